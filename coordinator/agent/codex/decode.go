@@ -53,12 +53,23 @@ type event struct {
 	Error struct {
 		Message string `json:"message"`
 	} `json:"error"`
-	Usage struct {
-		Input     int64 `json:"input_tokens"`
-		Cached    int64 `json:"cached_input_tokens"`
-		Output    int64 `json:"output_tokens"`
-		Reasoning int64 `json:"reasoning_output_tokens"`
-	} `json:"usage"`
+	Usage Usage `json:"usage"`
+}
+
+// A Usage is an amount of tokens in codex's words.
+type Usage struct {
+	Input     int64 `json:"input_tokens"`
+	Cached    int64 `json:"cached_input_tokens"`
+	Output    int64 `json:"output_tokens"`
+	Reasoning int64 `json:"reasoning_output_tokens"`
+}
+
+// Add adds another amount.
+func (u *Usage) Add(v Usage) {
+	u.Input += v.Input
+	u.Cached += v.Cached
+	u.Output += v.Output
+	u.Reasoning += v.Reasoning
 }
 
 func (d *decoder) Line(b []byte) {

@@ -8,40 +8,35 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/agent/codex"
 	"stint/ledger/durable"
 )
 
 // A directive is one demo:NAME or demo:NAME=VALUE of a message.
 type directive struct{ name, value string }
 
-// directives finds them in the order in which they stand. The value of say and
-// write is the rest of the line, of the others the rest of the word.
+// directiveText finds one in a line. The value of say and write is the rest of the line, of the others the rest of the word.
+var directiveText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?:^|[ \t])demo:(?:(say|write)=(.*)|([^ \t=]*)=?([^ \t]*))`)
+})
+
+// directives finds them in the order in which they stand.
 func directives(message string) []directive {
 	var found []directive
 	for line := range strings.Lines(message) {
 		if strings.HasPrefix(line, "> ") {
 			continue
 		}
-		for rest := strings.TrimRight(line, "\r\n"); rest != ""; {
-			word, after, _ := strings.Cut(strings.TrimLeft(rest, " \t"), " ")
-			text, is := strings.CutPrefix(word, "demo:")
-			if !is {
-				rest = after
-				continue
-			}
-			name, value, _ := strings.Cut(text, "=")
-			if name == "say" || name == "write" {
-				_, value, _ = strings.Cut(strings.TrimLeft(rest, " \t"), "=")
-				after = ""
-			}
-			found = append(found, directive{name, value})
-			rest = after
+		for _, m := range directiveText().FindAllStringSubmatch(strings.TrimRight(line, "\r\n"), -1) {
+			found = append(found, directive{m[1] + m[3], m[2] + m[4]})
 		}
 	}
 	return found
@@ -53,6 +48,15 @@ type ending struct {
 	msg  string
 }
 
+// endings are the directives that end the turn badly.
+var endings = map[string]ending{
+	"fail":  {1, "the demo agent was told to fail"},
+	"crash": {3, ""},
+	"429":   {1, "exceeded retry limit, last status: 429 Too Many Requests, request id: demo"},
+	"401":   {1, "unexpected status 401 Unauthorized: the demo agent was told so"},
+	"500":   {1, "We’re currently experiencing high demand, which may cause temporary errors."},
+}
+
 // do runs one directive. One that is not known is only a word.
 func (d *demo) do(w directive) (*ending, error) {
 	switch w.name {
@@ -61,9 +65,15 @@ func (d *demo) do(w directive) (*ending, error) {
 		time.Sleep(wait)
 		return nil, err
 	case "lines":
-		return nil, d.printLines(w.value)
+		n, err := strconv.Atoi(w.value)
+		if err != nil {
+			return nil, fmt.Errorf("demo:lines needs a number: %w", err)
+		}
+		for i := range n {
+			d.item("reasoning", event{"text": fmt.Sprintf("line %d of %d", i+1, n)})
+		}
 	case "usage":
-		d.turnUse = tokenCount{}
+		d.turnUse = codex.Usage{}
 		_, err := fmt.Sscanf(w.value, "%d/%d", &d.turnUse.Input, &d.turnUse.Output)
 		return nil, err
 	case "say":
@@ -82,35 +92,10 @@ func (d *demo) do(w directive) (*ending, error) {
 		d.hang = true
 	case "empty":
 		d.empty = true
-	default:
-		return d.trouble(w)
 	}
-	return nil, nil
-}
-
-// trouble runs the directives that end the turn badly.
-func (d *demo) trouble(w directive) (*ending, error) {
-	var end ending
 	name, first := strings.CutSuffix(w.name, "-first")
-	switch name {
-	case "fail":
-		end = ending{1, "the demo agent was told to fail"}
-	case "crash":
-		end = ending{3, ""}
-	case "429":
-		end = ending{1, "exceeded retry limit, last status: 429 Too Many Requests, request id: demo"}
-		if w.value != "" {
-			wait, err := seconds(w.value)
-			if err != nil {
-				return nil, err
-			}
-			end.msg = fmt.Sprintf("You’ve hit your usage limit. Try again in %v.", wait)
-		}
-	case "401":
-		end = ending{1, "unexpected status 401 Unauthorized: the demo agent was told so"}
-	case "500":
-		end = ending{1, "We’re currently experiencing high demand, which may cause temporary errors."}
-	default:
+	end, known := endings[name]
+	if !known {
 		return nil, nil
 	}
 	if first {
@@ -118,40 +103,20 @@ func (d *demo) trouble(w directive) (*ending, error) {
 			return nil, err
 		}
 	}
+	if name == "429" && w.value != "" {
+		wait, err := seconds(w.value)
+		return &ending{1, fmt.Sprintf("You’ve hit your usage limit. Try again in %v.", wait)}, err
+	}
 	return &end, nil
 }
 
 // again reports whether that happened to this task before, and notes that it happens now.
 func (d *demo) again(name string) (bool, error) {
-	task := d.env(agent.EnvTaskID)
-	if task == "" {
-		return d.env(agent.EnvAttempt) > "1", nil
-	}
-	dir := filepath.Join(d.home, "first")
-	if err := durable.MkdirAll(durable.OS, dir); err != nil {
-		return false, err
-	}
-	f, err := durable.Open(filepath.Join(dir, name+"-"+url.QueryEscape(task)), os.O_CREATE|os.O_EXCL, durable.FileMode)
+	err := os.Mkdir(filepath.Join(d.home, name+"-first-"+url.QueryEscape(d.env(agent.EnvTaskID))), durable.DirMode)
 	if errors.Is(err, os.ErrExist) {
 		return true, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	return false, f.Close()
-}
-
-func (d *demo) printLines(value string) error {
-	n, err := strconv.Atoi(value)
-	if err != nil {
-		return fmt.Errorf("demo:lines needs a number: %w", err)
-	}
-	for i := range n {
-		if err := d.item("reasoning", event{"text": fmt.Sprintf("line %d of %d", i+1, n)}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return false, err
 }
 
 // writeFile writes below the workspace and nowhere else.
@@ -174,17 +139,16 @@ func (d *demo) writeFile(value string) error {
 		return err
 	}
 	change := map[string]string{"path": filepath.Join(d.dir, path), "kind": "add"}
-	return d.item("file_change", event{"changes": []any{change}, "status": "completed"})
+	d.item("file_change", event{"changes": []any{change}, "status": "completed"})
+	return nil
 }
 
 // seconds reads "2s", "500ms" or plain seconds.
 func seconds(s string) (time.Duration, error) {
-	if n, err := strconv.ParseFloat(s, 64); err == nil {
-		return time.Duration(n * float64(time.Second)), nil
+	for _, unit := range []string{"", "s"} {
+		if d, err := time.ParseDuration(s + unit); err == nil {
+			return d, nil
+		}
 	}
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no time: use 2s or 500ms", s)
-	}
-	return d, nil
+	return 0, fmt.Errorf("%q is no time: use 2s or 500ms", s)
 }

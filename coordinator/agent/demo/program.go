@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/agent/codex"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
@@ -50,8 +52,8 @@ const envHome = "STINT_DEMO_HOME"
 // Where an answer must follow a schema (--output-schema) it is the JSON object of an evaluator who has nothing to say, unless
 // demo:say has another. Every execution is noted in log.jsonl in its home, at its start and at its end.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
-	d := &demo{out: json.NewEncoder(stdout), env: env, home: env(envHome), dir: "."}
-	d.turnUse = tokenCount{Input: 110, Cached: 40, Output: 21, Reasoning: 5}
+	d := &demo{out: json.NewEncoder(stdout), env: env, home: env(envHome)}
+	d.turnUse = codex.Usage{Input: 110, Cached: 40, Output: 21, Reasoning: 5}
 	code, err := d.main(args, stdin)
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "Error: %v\n", err) // there is nowhere else to say it
@@ -63,16 +65,17 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(str
 // A demo is one execution of the demo agent.
 type demo struct {
 	out    *json.Encoder
+	err    error // of the first event that could not be written
 	env    func(string) string
 	home   string
 	dir    string // workspace
 	resume string // session to go on with
 	schema string // that the answer must follow; "": none
 
-	thread  *os.File   // its memory of the session, locked
-	said    []string   // the user's messages before this one
-	spent   tokenCount // by the turns of the session that ended well
-	turnUse tokenCount // by this one
+	thread  *os.File    // its memory of the session, locked
+	said    []string    // the user's messages before this one
+	spent   codex.Usage // by the turns of the session that ended well
+	turnUse codex.Usage // by this one
 	message string
 	items   int
 
@@ -83,24 +86,9 @@ type demo struct {
 
 // A threadLine is one message in the file of a session.
 type threadLine struct {
-	Role  string      `json:"role"`
-	Text  string      `json:"text"`
-	Usage *tokenCount `json:"usage,omitempty"` // of the turn, with its answer
-}
-
-// A tokenCount is an amount of tokens in codex's words.
-type tokenCount struct {
-	Input     int64 `json:"input_tokens"`
-	Cached    int64 `json:"cached_input_tokens"`
-	Output    int64 `json:"output_tokens"`
-	Reasoning int64 `json:"reasoning_output_tokens"`
-}
-
-func (u *tokenCount) add(v tokenCount) {
-	u.Input += v.Input
-	u.Cached += v.Cached
-	u.Output += v.Output
-	u.Reasoning += v.Reasoning
+	Role  string       `json:"role"`
+	Text  string       `json:"text"`
+	Usage *codex.Usage `json:"usage,omitempty"` // of the turn, with its answer
 }
 
 func (d *demo) main(args []string, stdin io.Reader) (code int, err error) {
@@ -127,30 +115,21 @@ func (d *demo) main(args []string, stdin io.Reader) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	code, err = d.turn(id)
-	return code, errors.Join(err, d.thread.Close())
+	code = d.turn(id)
+	return code, errors.Join(d.err, d.thread.Close())
 }
 
 // parse reads the few options that the adapter uses.
 func (d *demo) parse(args []string) error {
-	if len(args) == 0 || args[0] != "exec" {
-		return errors.New("the demo agent is started by stint: demo-agent exec --json -")
+	if len(args) == 0 || args[0] != "exec" || d.home == "" {
+		return errors.New("the demo agent is started by stint: demo-agent exec --json -, with " + envHome)
 	}
-	for i := 1; i < len(args); i++ {
-		value := map[string]*string{"-C": &d.dir, "resume": &d.resume, "--output-schema": &d.schema}[args[i]]
-		switch {
-		case args[i] == "--json" || args[i] == "-":
-		case value == nil:
-			return fmt.Errorf("unexpected argument '%s'", args[i])
-		case i+1 == len(args):
-			return fmt.Errorf("%s needs a value", args[i])
-		default:
+	d.dir = "."
+	for i := 1; i+1 < len(args); i++ {
+		if value := map[string]*string{"-C": &d.dir, "resume": &d.resume, "--output-schema": &d.schema}[args[i]]; value != nil {
 			i++
 			*value = args[i]
 		}
-	}
-	if d.home == "" {
-		return errors.New(envHome + " is not set")
 	}
 	return nil
 }
@@ -200,46 +179,41 @@ func (d *demo) recall() error {
 			d.said = append(d.said, l.Text)
 		}
 		if l.Usage != nil {
-			d.spent.add(*l.Usage)
+			d.spent.Add(*l.Usage)
 		}
 	}
 }
 
-// turn speaks codex's events from the first to the last.
-func (d *demo) turn(id string) (int, error) {
-	if err := d.emit("thread.started", event{"thread_id": id}); err != nil {
-		return 0, err
-	}
-	if err := d.emit("turn.started", event{}); err != nil {
-		return 0, err
-	}
+// turn speaks codex's events from the first to the last, and returns the exit code. Like codex it counts over the whole
+// session, and only the turns that ended well.
+func (d *demo) turn(id string) int {
+	d.emit("thread.started", event{"thread_id": id})
+	d.emit("turn.started", event{})
 	for _, w := range directives(d.message) {
 		end, err := d.do(w)
 		if err != nil {
-			return 1, d.failTurn(err.Error())
+			end = &ending{1, err.Error()}
+		}
+		if end != nil && end.msg != "" {
+			d.emit("error", event{"message": end.msg})
+			d.emit("turn.failed", event{"error": event{"message": end.msg}})
 		}
 		if end != nil {
-			return end.code, d.failTurn(end.msg)
+			return end.code
 		}
 	}
-	return 0, d.finish()
-}
-
-// finish answers and ends the turn. Like codex it counts over the whole session, and only the turns that ended well.
-func (d *demo) finish() error {
 	answer := threadLine{Role: "agent", Usage: &d.turnUse}
 	if !d.empty {
 		answer.Text = d.text()
-		if err := d.item("agent_message", event{"text": answer.Text}); err != nil {
-			return err
-		}
+		d.item("agent_message", event{"text": answer.Text})
 	}
-	d.spent.add(d.turnUse)
-	err := errors.Join(json.NewEncoder(d.thread).Encode(answer), d.emit("turn.completed", event{"usage": d.spent}))
-	if d.hang && err == nil {
+	d.spent.Add(d.turnUse)
+	d.err = cmp.Or(d.err, json.NewEncoder(d.thread).Encode(answer))
+	d.emit("turn.completed", event{"usage": d.spent})
+	if d.hang {
 		sleepForever()
 	}
-	return err
+	return 0
 }
 
 func (d *demo) text() string {
@@ -282,28 +256,18 @@ func firstLine(s string) string {
 	return strings.TrimSpace(line)
 }
 
-// failTurn ends a turn as codex does. Without a message nothing is said.
-func (d *demo) failTurn(msg string) error {
-	if msg == "" {
-		return nil
-	}
-	return errors.Join(
-		d.emit("error", event{"message": msg}),
-		d.emit("turn.failed", event{"error": event{"message": msg}}))
-}
-
 // An event has the keys of one that codex prints.
 type event map[string]any
 
-func (d *demo) emit(kind string, e event) error {
+func (d *demo) emit(kind string, e event) {
 	e["type"] = kind
-	return d.out.Encode(e)
+	d.err = cmp.Or(d.err, d.out.Encode(e))
 }
 
-func (d *demo) item(kind string, e event) error {
+func (d *demo) item(kind string, e event) {
 	e["id"], e["type"] = fmt.Sprintf("item_%d", d.items), kind
 	d.items++
-	return d.emit("item.completed", event{"item": e})
+	d.emit("item.completed", event{"item": e})
 }
 
 func (d *demo) log(what string) error {
