@@ -253,7 +253,7 @@ func (a *app) accountShowCommand() *cobra.Command {
 			adapter, _, err := a.accountAdapter(file, found)
 			if err != nil {
 				d.line("login", err.Error())
-			} else if p := adapter.Probe(c.Context()); found.Tool != builtIn {
+			} else if p := adapter.CLI().Probe(c.Context()); found.Tool != builtIn {
 				d.line("login", map[bool]string{true: cmp.Or(p.Detail, "logged in"), false: cmp.Or(p.Detail, "not logged in") + ": stint account login " + u.Name}[p.LoggedIn])
 			}
 		}
@@ -271,8 +271,8 @@ func (a *app) accountLoginCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		command := adapter.LoginCommand()
-		switch p := adapter.Probe(c.Context()); {
+		command := adapter.CLI().LogIn
+		switch p := adapter.CLI().Probe(c.Context()); {
 		case findKind(found.Tool).KeyEnv == "":
 			return usage("stint task --account "+args[0]+" ...", "%s needs no login", found.Tool)
 		case p.Path == "":

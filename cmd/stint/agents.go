@@ -138,13 +138,17 @@ func resumeCommand(cfg *Config, accounts *accountsFile, t *state.Task) string {
 		return ""
 	}
 	c := kind.New(agent.Config{Value: func(setting string) any { return cfg.agents[t.Agent+"_"+setting] }}) // it runs nothing
-	command := c.ResumeCommand(t.AgentSession, "")
-	if a := accounts.find(t.Account); a != nil && command != "" {
+	command := c.CLI().Resume
+	if command == "" {
+		return ""
+	}
+	command += " " + state.ShellQuote(t.AgentSession)
+	if a := accounts.find(t.Account); a != nil {
 		if home, _ := a.home(); home != "" { // else it is that of the user
 			command = findKind(a.Tool).HomeEnv + "=" + state.ShellQuote(home) + " " + command
 		}
 	}
-	if t.Workspace != "" && command != "" {
+	if t.Workspace != "" {
 		command = "cd " + state.ShellQuote(t.Workspace) + " && " + command
 	}
 	return command
@@ -156,7 +160,7 @@ func loginCommand(name string) string {
 	if c == nil {
 		return ""
 	}
-	login := c.LoginCommand()
+	login := c.CLI().LogIn
 	if strings.HasPrefix(login, "export ") {
 		login += ", and end the master, which still lacks it (its pid: stint doctor)"
 	}
@@ -204,7 +208,7 @@ func (r *readiness) ready(name string, env []string) bool {
 	if s.ready && age < readyFor || !s.ready && age < missingFor {
 		return s.ready
 	}
-	p := c.Probe(r.ctx)
+	p := c.CLI().Probe(r.ctx)
 	s = seen{ready: p.Found && (p.LoggedIn || p.Version != "" && r.accounts.hasOther(name)), at: time.Now()}
 	r.seen[key] = s
 	return s.ready
@@ -216,7 +220,7 @@ func (r *readiness) found(name string, env []string) bool {
 	if c == nil {
 		return true
 	}
-	p := c.Probe(r.ctx)
+	p := c.CLI().Probe(r.ctx)
 	return p.Found && p.Version != "" // without Node there is a program that does not start
 }
 
@@ -310,11 +314,11 @@ func (a *app) noteDemo(ctx context.Context, specs []task.TaskSpec, views []wire.
 func whyDemo(ctx context.Context, cfg *Config) (why, help string) {
 	var whys, helps []string
 	for _, name := range cliNames {
-		c := adapterOf(cfg, name, "")
+		c := adapterOf(cfg, name, "").CLI()
 		switch p := c.Probe(ctx); {
 		case p.Found && p.LoggedIn:
 			return name, ""
-		case p.Found && p.Fix == c.LoginCommand():
+		case p.Found && p.Fix == c.LogIn:
 			whys, helps = append(whys, name+" is not logged in"), append(helps, p.Fix)
 		case p.Found:
 			whys, helps = append(whys, name+" cannot be used: "+p.Detail), append(helps, cmp.Or(p.Fix, "stint doctor"))
@@ -432,7 +436,7 @@ func lookAtAgents(cfg *Config) func(context.Context, []string, bool) []wire.Agen
 			}
 			if slices.Sort(v.Variables); probe {
 				probes.Go(func() {
-					p := adapterFor(cfg, name, "", task.Turn{Env: env}).Probe(ctx)
+					p := adapterFor(cfg, name, "", task.Turn{Env: env}).CLI().Probe(ctx)
 					v.Found, v.LoggedIn, v.Path, v.Version, v.Detail = p.Found, p.LoggedIn, p.Path, p.Version, p.Detail
 				})
 			}

@@ -355,10 +355,8 @@ func lookAtCLIs(ctx context.Context, cfg *Config) []look {
 	for i, name := range cliNames { // at once: each is started several times
 		wg.Go(func() {
 			c := adapterOf(cfg, name, "")
-			looks[i] = look{name: name, probe: c.Probe(ctx)}
-			if looks[i].probe.Path != "" {
-				looks[i].problems = c.Examine(ctx)
-			}
+			looks[i] = look{name: name, probe: c.CLI().Probe(ctx)}
+			looks[i].problems = c.CLI().Examine(ctx, looks[i].probe)
 		})
 	}
 	wg.Wait()

@@ -266,6 +266,12 @@ func CheckPlan(t *testing.T, b *Bench, a agent.Adapter) {
 	}
 }
 
+// examine looks closer at a CLI, as stint doctor does.
+func examine(t *testing.T, a agent.Adapter) []agent.Problem {
+	c := a.CLI()
+	return c.Examine(t.Context(), c.Probe(t.Context()))
+}
+
 // Home makes the home of a real CLI. It lies below the package, because codex dislikes one
 // below the temp directory, and where the go command does not look for packages.
 func Home(t *testing.T) string {

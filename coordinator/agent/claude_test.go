@@ -60,29 +60,29 @@ func TestClaudeProbe(t *testing.T) {
 	c := &claude.Agent{Runner: b.Runner}
 	c.Env = slices.Concat(c.Env, []string{"CLAUDE_CONFIG_DIR=" + home})
 	c.Bin = b.Program("claude", `[ "$1" = --version ] && echo "2.1.329 (Claude Code)" && exit; echo '{"loggedIn":false,"authMethod":"none"}'; exit 1`)
-	if p := c.Probe(t.Context()); !p.Found || p.LoggedIn || p.Version != "2.1.329 (Claude Code)" || !strings.HasSuffix(p.Fix, "/claude auth login") {
+	if p := c.CLI().Probe(t.Context()); !p.Found || p.LoggedIn || p.Version != "2.1.329 (Claude Code)" || !strings.HasSuffix(p.Fix, "/claude auth login") {
 		t.Errorf("not logged in: %+v", p)
 	}
 	c.Bin = b.Program("claude", `[ "$1" = --version ] && echo 2.0.9 && exit; echo '{"loggedIn":true,"authMethod":"api_key","apiKeySource":"ANTHROPIC_API_KEY"}'`)
-	if p := c.Probe(t.Context()); !p.LoggedIn || p.Fix != "" || p.Detail != "the API key is from ANTHROPIC_API_KEY" {
+	if p := c.CLI().Probe(t.Context()); !p.LoggedIn || p.Fix != "" || p.Detail != "the API key is from ANTHROPIC_API_KEY" {
 		t.Errorf("key: %+v", p)
 	}
-	if found := c.Examine(t.Context()); len(found) != 1 || !strings.Contains(found[0].Text, "older than 2.1.299") || found[0].Fatal {
+	if found := examine(t, c); len(found) != 1 || !strings.Contains(found[0].Text, "older than 2.1.299") || found[0].Fatal {
 		t.Errorf("old version: %+v", found)
 	}
 	c.Bin = b.Program("claude", `[ "$1" = --version ] && echo 2.1.299 && exit; echo unknown command; exit 1`)
-	if p := c.Probe(t.Context()); p.LoggedIn || p.Detail == "" {
+	if p := c.CLI().Probe(t.Context()); p.LoggedIn || p.Detail == "" {
 		t.Errorf("no status: %+v", p)
 	}
-	if found := c.Examine(t.Context()); len(found) != 0 {
+	if found := examine(t, c); len(found) != 0 {
 		t.Errorf("nothing is wrong: %+v", found)
 	}
 	c.Env = append(c.Env, "CLAUDE_CONFIG_DIR=/proc/nowhere")
-	if found := c.Examine(t.Context()); len(found) != 1 || found[0].Fatal || found[0].Fix == "" {
+	if found := examine(t, c); len(found) != 1 || found[0].Fatal || found[0].Fix == "" {
 		t.Errorf("no home: %+v", found)
 	}
 	c.Bin = "no-such-claude"
-	if p, found := c.Probe(t.Context()), c.Examine(t.Context()); p.Found || p.Fix == "" || len(found) != 1 || !found[0].Fatal {
+	if p, found := c.CLI().Probe(t.Context()), examine(t, c); p.Found || p.Fix == "" || len(found) != 0 {
 		t.Errorf("missing: %+v, %+v", p, found)
 	}
 }

@@ -64,12 +64,12 @@ func TestCodexProbe(t *testing.T) {
 			fakeCodex(b, says+`echo "Error loading configuration: $CODEX_HOME/config.toml:1:9: invalid type: integer 3, expected a string"; exit 1`)
 		}
 		c.Env = slices.Concat(base, strings.Fields(r.env))
-		if p := c.Probe(t.Context()); !p.Found || p.Version != "codex-cli 1.2.3" || p.LoggedIn != r.in || !strings.Contains(p.Detail, r.detail) || p.Fix != r.fix || strings.Contains(p.Detail, "secret") {
+		if p := c.CLI().Probe(t.Context()); !p.Found || p.Version != "codex-cli 1.2.3" || p.LoggedIn != r.in || !strings.Contains(p.Detail, r.detail) || p.Fix != r.fix || strings.Contains(p.Detail, "secret") {
 			t.Errorf("%s: %+v", r.name, p)
 		}
 	}
 	c.Bin = "no-such-codex"
-	if p := c.Probe(t.Context()); p.Found || p.Fix == "" {
+	if p := c.CLI().Probe(t.Context()); p.Found || p.Fix == "" {
 		t.Errorf("missing: %+v", p)
 	}
 }
@@ -95,7 +95,7 @@ func TestCodexExamine(t *testing.T) {
 	} {
 		c := fakeCodex(b, `[ "$1" = --version ] && echo "codex-cli `+r.version+`" && exit; [ "$1" = sandbox ] && `+r.sandbox)
 		c.Env = slices.Concat(c.Env, []string{"CODEX_HOME=" + r.home})
-		found := c.Examine(t.Context())
+		found := examine(t, c)
 		for i, p := range found {
 			last := i == len(found)-1 && r.fix != ""
 			if len(found) != len(r.want) || !strings.Contains(p.Text, r.want[i]) || p.Fatal != last || last && !strings.HasPrefix(p.Fix, r.fix) {
@@ -105,9 +105,6 @@ func TestCodexExamine(t *testing.T) {
 		if len(found) < len(r.want) {
 			t.Errorf("%s: %+v", r.name, found)
 		}
-	}
-	if found := (&codex.Agent{Bin: "no-such-codex"}).Examine(t.Context()); len(found) != 1 || !found[0].Fatal {
-		t.Errorf("missing: %+v", found)
 	}
 }
 

@@ -205,7 +205,7 @@ func TestDemoFirstTryOnly(t *testing.T) {
 func TestDemoPlan(t *testing.T) {
 	b := newDemoBench(t)
 	CheckPlan(t, b.Bench, b.agent)
-	if got := b.agent.ResumeCommand(UUID, "/w"); got != "" {
+	if got := b.agent.CLI().Resume; got != "" {
 		t.Errorf("a command for a person: %s", got)
 	}
 }

@@ -91,7 +91,7 @@ func TestGeminiProbe(t *testing.T) {
 		{"key in .env", "", map[string]string{".env": "OTHER=1\nexport GEMINI_API_KEY=y\n", "settings.json": `{"security":{"auth":{"selectedType":"gemini-api-key"}}}`}, true, "", "", []string{retention, slow}},
 		{"broken settings", "", map[string]string{"settings.json": `{"security":`}, false, "settings", "correct ", []string{"fatal"}},
 		{"old version", "", map[string]string{"../../gemini": "#!/bin/sh\necho 0.9.3\n"}, false, "", "correct ", []string{"older than 0.50.0", "fatal"}},
-		{"missing", "", map[string]string{"../../gemini": ""}, false, "", "npm install", []string{"fatal"}},
+		{"missing", "", map[string]string{"../../gemini": ""}, false, "", "npm install", nil},
 	} {
 		if g.Bin == "" {
 			g.Bin = b.Program("gemini", "echo 0.61.0")
@@ -103,10 +103,10 @@ func TestGeminiProbe(t *testing.T) {
 			g.Bin = "no-such-gemini"
 		}
 		g.Env = slices.Concat(base, strings.Fields(c.env))
-		if p := g.Probe(t.Context()); p.Found != (c.name != "missing") || p.LoggedIn != c.in || !strings.Contains(p.Detail, c.detail) || !strings.Contains(p.Fix, c.fix) || (p.Fix == "") != c.in || strings.Contains(p.Detail, "secret") {
+		if p := g.CLI().Probe(t.Context()); p.Found != (c.name != "missing") || p.LoggedIn != c.in || !strings.Contains(p.Detail, c.detail) || !strings.Contains(p.Fix, c.fix) || (p.Fix == "") != c.in || strings.Contains(p.Detail, "secret") {
 			t.Errorf("%s: %+v", c.name, p)
 		}
-		found := g.Examine(t.Context())
+		found := examine(t, g)
 		for i, want := range c.problems {
 			if len(found) != len(c.problems) || found[i].Fatal != (want == "fatal") || want != "fatal" && !strings.Contains(found[i].Text+found[i].Fix, want) {
 				t.Errorf("%s: %+v", c.name, found)

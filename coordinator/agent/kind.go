@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"slices"
 
 	"stint/coordinator/task"
@@ -71,18 +70,9 @@ type Limited interface {
 	Lacks() string
 }
 
-// An Adapter is an agent with what else there is to ask it.
+// An Adapter is an agent with its program.
 type Adapter interface {
 	task.Agent
 	task.Planner
-	// ResumeCommand returns what a person types to go on with a session in the agent's own CLI, "" if there is none.
-	ResumeCommand(session, workspace string) string
-	// LoginCommand returns what a person types to log in, "" if there is nothing to log in to.
-	LoginCommand() string
-	// Probe reports whether the CLI is installed and logged in, without spending a token.
-	// It may start the CLI some times; ctx bounds it.
-	Probe(ctx context.Context) Probe
-	// Examine looks closer, for a person who asks: whether the version is tested, and what
-	// the CLI needs is there. It returns only what is wrong; ctx bounds it.
-	Examine(ctx context.Context) []Problem
+	CLI() *CLI
 }

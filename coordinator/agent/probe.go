@@ -26,32 +26,35 @@ type Probe struct {
 	Fix      string // the command that helps; "" if nothing is wrong
 }
 
-// Questions are how a CLI is asked about itself.
-type Questions struct {
+// A CLI is the program of an agent: how it is asked about itself, and what a person types to use it.
+type CLI struct {
 	Find    func() (path string, err error)
 	Version func(ctx context.Context, path string) (string, error)
 	// Login reports whether it has credentials, where from or what is wrong, and the command that helps, if it is not LogIn.
 	Login  func(ctx context.Context, path string) (ok bool, detail, fix string)
-	LogIn  string
+	LogIn  string  // "": there is nothing to log in to
+	Resume string  // goes on with the session whose id follows; "": there is no such command
 	Home   string  // where it keeps its settings and sessions
 	NoHome Problem // if it cannot write there: the reason follows
 	HomeIn string  // the variable that names a home which the CLI does not make; "": it makes its home
 	Tested Versions
+	More   func(ctx context.Context, path string) []Problem // what else is wrong; nil: nothing
 }
 
-// Probe looks whether a CLI is installed and logged in.
-func (q *Questions) Probe(ctx context.Context) Probe {
-	path, err := q.Find()
+// Probe reports whether the CLI is installed and logged in, without spending a token.
+// It may start the CLI some times; ctx bounds it.
+func (c *CLI) Probe(ctx context.Context) Probe {
+	path, err := c.Find()
 	if err != nil {
-		return Probe{Found: errors.Is(err, fs.ErrPermission), Detail: err.Error(), Fix: q.Tested.Install}
+		return Probe{Found: errors.Is(err, fs.ErrPermission), Detail: err.Error(), Fix: c.Tested.Install}
 	}
 	p := Probe{Found: true, Path: path}
-	if p.Version, err = q.Version(ctx, path); err != nil {
-		p.Detail, p.Fix = err.Error(), q.Tested.Install
+	if p.Version, err = c.Version(ctx, path); err != nil {
+		p.Detail, p.Fix = err.Error(), c.Tested.Install
 		return p
 	}
-	if p.LoggedIn, p.Detail, p.Fix = q.Login(ctx, path); !p.LoggedIn {
-		p.Fix = cmp.Or(p.Fix, q.LogIn)
+	if p.LoggedIn, p.Detail, p.Fix = c.Login(ctx, path); !p.LoggedIn {
+		p.Fix = cmp.Or(p.Fix, c.LogIn)
 	}
 	return p
 }
@@ -121,33 +124,31 @@ func (k Versions) IsOlder(said string) bool { return compareVersions(said, k.Old
 // IsNewer reports the same of one after the newest tested.
 func (k Versions) IsNewer(said string) bool { return compareVersions(said, k.Newest) > 0 }
 
-// Examine looks at the program of a CLI, its version, and its home. Without a path there is nothing more to be looked at.
-func (q *Questions) Examine(ctx context.Context) (path string, found []Problem) {
-	path, err := q.Find()
-	v := ""
-	if err == nil {
-		v, err = q.Version(ctx, path)
-	}
-	if err != nil {
-		return "", []Problem{{Text: err.Error(), Fix: q.Tested.Install, Fatal: true}}
-	}
+// Examine looks closer at what [CLI.Probe] has found, for a person who asks: at its version, its home, and what else it needs.
+// It returns only what is wrong; ctx bounds it.
+func (c *CLI) Examine(ctx context.Context, p Probe) (found []Problem) {
 	switch {
-	case q.Tested.IsOlder(v):
-		found = []Problem{{Text: fmt.Sprintf("version %s is older than %s: %s", v, q.Tested.Oldest, q.Tested.Breaks), Fix: q.Tested.Install}}
-	case q.Tested.IsNewer(v):
-		found = []Problem{{Text: fmt.Sprintf("version %s is newer than %s, the newest that stint was tested with: its options and events may differ", v, q.Tested.Newest)}}
+	case p.Version == "": // as the probe says
+		return nil
+	case c.Tested.IsOlder(p.Version):
+		found = []Problem{{Text: fmt.Sprintf("version %s is older than %s: %s", p.Version, c.Tested.Oldest, c.Tested.Breaks), Fix: c.Tested.Install}}
+	case c.Tested.IsNewer(p.Version):
+		found = []Problem{{Text: fmt.Sprintf("version %s is newer than %s, the newest that stint was tested with: its options and events may differ", p.Version, c.Tested.Newest)}}
 	}
-	_, missing := os.Stat(q.Home)
-	if q.HomeIn != "" && filepath.IsAbs(q.Home) && errors.Is(missing, fs.ErrNotExist) {
-		found = append(found, Problem{
-			Text: q.HomeIn + " names a directory that does not exist: " + q.Home, Fix: "mkdir -p " + state.ShellQuote(q.Home), Fatal: q.NoHome.Fatal,
-		})
-	} else if err := writable(q.Home); err != nil {
-		found = append(found, Problem{
-			Text: fmt.Sprintf("%s: %v", q.NoHome.Text, err), Fix: "chmod u+rwx " + state.ShellQuote(q.Home), Fatal: q.NoHome.Fatal,
-		})
+	home := Problem{Fatal: c.NoHome.Fatal}
+	_, missing := os.Stat(c.Home)
+	if c.HomeIn != "" && filepath.IsAbs(c.Home) && errors.Is(missing, fs.ErrNotExist) {
+		home.Text, home.Fix = c.HomeIn+" names a directory that does not exist: "+c.Home, "mkdir -p "+state.ShellQuote(c.Home)
+	} else if err := writable(c.Home); err != nil {
+		home.Text, home.Fix = fmt.Sprintf("%s: %v", c.NoHome.Text, err), "chmod u+rwx "+state.ShellQuote(c.Home)
 	}
-	return path, found
+	if home.Text != "" {
+		found = append(found, home)
+	}
+	if c.More != nil && (home.Text == "" || !home.Fatal) { // without a home the rest cannot be tried
+		found = append(found, c.More(ctx, p.Path)...)
+	}
+	return found
 }
 
 // writable reports why a program could not write in its directory. One that does not exist yet must be one that can be made.

@@ -101,10 +101,10 @@ func eachReal(t *testing.T, names []string, test func(t *testing.T, b *Bench, c 
 func TestRealTurns(t *testing.T) {
 	t.Parallel()
 	eachReal(t, realNames, func(t *testing.T, b *Bench, c real, _ *fakeProvider) {
-		if p := c.Probe(t.Context()); !p.Found || !p.LoggedIn || p.Version == "" || p.Fix != "" {
+		if p := c.CLI().Probe(t.Context()); !p.Found || !p.LoggedIn || p.Version == "" || p.Fix != "" {
 			t.Errorf("probe: %+v", p)
 		}
-		for _, found := range c.Examine(t.Context()) {
+		for _, found := range examine(t, c) {
 			if c.name != "gemini" || !strings.Contains(found.Fix, `"general"`) { // whose defaults are bad
 				t.Errorf("%+v", found)
 			}

@@ -128,14 +128,6 @@ func CommandLine(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// CommandIn returns a line for a person's shell that runs a command in a workspace; "": in any.
-func CommandIn(workspace string, words ...string) string {
-	if workspace == "" {
-		return CommandLine(words...)
-	}
-	return "cd " + state.ShellQuote(workspace) + " && " + CommandLine(words...)
-}
-
 // LookPath finds the program of an agent as a shell with its environment would, but by absolute paths alone, and where runs can
 // write only if it is nowhere else: an earlier run may have put one there, in front of the real one, which would run outside of
 // any sandbox. Without a Root, for a question that is no task's, it does not look there at all.

@@ -76,16 +76,6 @@ func (c Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 	}, nil
 }
 
-// ResumeCommand is what a person types to go on with a session of claude.
-func (c *Agent) ResumeCommand(session, workspace string) string {
-	return agent.CommandIn(workspace, cmp.Or(c.Bin, "claude"), "--resume", session)
-}
-
-// LoginCommand is what a person types to log in.
-func (c *Agent) LoginCommand() string {
-	return state.ShellQuote(cmp.Or(c.Bin, "claude")) + " auth login"
-}
-
 func (c *Agent) find() (string, error) { return c.LookPath(cmp.Or(c.Bin, "claude")) }
 
 // args returns the command line of a turn without the program. The prompt comes on

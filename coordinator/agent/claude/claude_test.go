@@ -156,8 +156,7 @@ func TestClaudeTooOldForText(t *testing.T) {
 }
 
 func TestCommands(t *testing.T) {
-	a := &Agent{}
-	if got := a.ResumeCommand(someUUID, "/w x'y"); got != "cd '/w x'\\''y' && claude --resume "+someUUID || a.LoginCommand() != "claude auth login" {
-		t.Errorf("%s; %s", got, a.LoginCommand())
+	if c := (&Agent{}).CLI(); c.Resume != "claude --resume" || c.LogIn != "claude auth login" {
+		t.Errorf("%s; %s", c.Resume, c.LogIn)
 	}
 }

@@ -2,6 +2,7 @@ package claude
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,12 +17,12 @@ import (
 	"stint/ledger/durable"
 )
 
-// Probe looks whether claude is installed and logged in. It starts claude twice, offline, and takes some 250 ms; ctx bounds it.
-func (c *Agent) Probe(ctx context.Context) agent.Probe { return c.questions().Probe(ctx) }
-
-func (c *Agent) questions() *agent.Questions {
-	return &agent.Questions{
-		Find: c.find, Version: c.Version, Login: c.login, LogIn: c.LoginCommand(), Tested: versions,
+// CLI implements [agent.Adapter]. A probe starts claude twice, offline, and takes some 250 ms.
+func (c *Agent) CLI() *agent.CLI {
+	bin := cmp.Or(c.Bin, "claude")
+	return &agent.CLI{
+		Find: c.find, Version: c.Version, Login: c.login, Tested: versions,
+		LogIn: agent.CommandLine(bin, "auth", "login"), Resume: agent.CommandLine(bin, "--resume"),
 		Home:   agent.HomeOf(c.Env, "CLAUDE_CONFIG_DIR", ".claude"),
 		NoHome: agent.Problem{Text: "claude cannot write its home, and then silently saves no session, so that none can be resumed"},
 	}
@@ -53,12 +54,6 @@ func (c *Agent) login(ctx context.Context, path string) (ok bool, detail, fix st
 		return true, "through " + status.Provider, ""
 	}
 	return true, "logged in by " + status.Method, ""
-}
-
-// Examine looks closer than Probe, for a person who asks; see [agent.Adapter].
-func (c *Agent) Examine(ctx context.Context) []agent.Problem {
-	_, found := c.questions().Examine(ctx)
-	return found
 }
 
 // theWay are variables, in capitals, that say how a program comes to its server and its account, where its

@@ -11,7 +11,6 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/gate"
 	"stint/coordinator/task"
-	"stint/state"
 )
 
 var versions = agent.Versions{
@@ -57,14 +56,6 @@ func (c Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 	}
 	return gate.Spec{Turn: turn, Argv: append([]string{bin}, c.args(turn)...), Env: c.AgentEnv(turn)}, nil
 }
-
-// ResumeCommand is what a person types to go on with a session of codex.
-func (c *Agent) ResumeCommand(session, workspace string) string {
-	return agent.CommandIn(workspace, cmp.Or(c.Bin, "codex"), "resume", session)
-}
-
-// LoginCommand is what a person types to log in.
-func (c *Agent) LoginCommand() string { return state.ShellQuote(cmp.Or(c.Bin, "codex")) + " login" }
 
 // sandbox names the one that a turn runs in.
 func (c *Agent) sandbox(turn task.Turn) string {

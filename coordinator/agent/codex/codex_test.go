@@ -140,8 +140,7 @@ func TestCodexDenials(t *testing.T) {
 }
 
 func TestCommands(t *testing.T) {
-	a := &Agent{}
-	if got := a.ResumeCommand(someUUID, "/w"); got != "cd /w && codex resume "+someUUID || a.LoginCommand() != "codex login" {
-		t.Errorf("%s; %s", got, a.LoginCommand())
+	if c := (&Agent{}).CLI(); c.Resume != "codex resume" || c.LogIn != "codex login" {
+		t.Errorf("%s; %s", c.Resume, c.LogIn)
 	}
 }

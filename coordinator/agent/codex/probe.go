@@ -27,16 +27,15 @@ import (
 	"stint/state"
 )
 
-// Probe looks whether codex is installed and logged in. It starts codex twice, offline, and takes some 30 ms; ctx bounds it.
-func (c *Agent) Probe(ctx context.Context) agent.Probe { return c.questions().Probe(ctx) }
-
-func (c *Agent) questions() *agent.Questions {
-	homeIn := ""
+// CLI implements [agent.Adapter]. A probe starts codex twice, offline, and takes some 30 ms; a closer look takes up to some seconds.
+func (c *Agent) CLI() *agent.CLI {
+	bin, homeIn := cmp.Or(c.Bin, "codex"), ""
 	if task.LookupEnv(c.Env, "CODEX_HOME") != "" {
 		homeIn = "CODEX_HOME"
 	}
-	return &agent.Questions{
-		HomeIn: homeIn, Find: c.find, Version: c.Version, Login: c.login, LogIn: c.LoginCommand(), Tested: versions,
+	return &agent.CLI{
+		HomeIn: homeIn, Find: c.find, Version: c.Version, Login: c.login, Tested: versions, More: c.sandboxProblem,
+		LogIn: agent.CommandLine(bin, "login"), Resume: agent.CommandLine(bin, "resume"),
 		Home: c.home(), NoHome: agent.Problem{Text: "codex cannot write its home", Fatal: true},
 	}
 }
@@ -125,16 +124,6 @@ func (c *Agent) provider() (p provider, found bool, err error) {
 
 // home is where codex keeps its configuration and its threads.
 func (c *Agent) home() string { return agent.HomeOf(c.Env, "CODEX_HOME", ".codex") }
-
-// Examine looks closer than Probe, for a person who asks: whether the version is known, the sandbox works and
-// the home can be written. It gives only what is wrong. It takes up to some seconds; ctx bounds it.
-func (c *Agent) Examine(ctx context.Context) []agent.Problem {
-	path, found := c.questions().Examine(ctx)
-	if path == "" || slices.ContainsFunc(found, func(p agent.Problem) bool { return p.Fatal }) {
-		return found // without a home the sandbox cannot be tried
-	}
-	return append(found, c.sandboxProblem(ctx, path)...)
-}
 
 // sandboxProblem runs a command in codex's sandbox: where it cannot be set up,
 // every command of the agent fails and codex still ends well.

@@ -59,19 +59,14 @@ func (d Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 	return gate.Spec{Turn: turn, Argv: append(argv, "-"), Env: d.AgentEnv(turn, envHome+"="+d.Home)}, nil
 }
 
-// ResumeCommand returns "": nobody talks to the demo agent by hand.
-func (d *Agent) ResumeCommand(_, _ string) string { return "" }
-
-// LoginCommand returns "": there is nothing to log in to.
-func (d *Agent) LoginCommand() string { return "" }
-
-// Probe reports that the demo agent is ready, as it always is.
-func (d *Agent) Probe(context.Context) agent.Probe {
-	return agent.Probe{Found: true, Version: "built in", LoggedIn: true}
+// CLI implements [agent.Adapter]: the demo agent is always ready, there is nothing to log in to, and nobody talks to it by hand.
+func (d *Agent) CLI() *agent.CLI {
+	return &agent.CLI{
+		Find:    func() (string, error) { return "", nil },
+		Version: func(context.Context, string) (string, error) { return "built in", nil },
+		Login:   func(context.Context, string) (ok bool, detail, fix string) { return true, "", "" },
+	}
 }
-
-// Examine finds nothing.
-func (d *Agent) Examine(context.Context) []agent.Problem { return nil }
 
 // Kind is how the demo agent is registered.
 var Kind = agent.Kind{

@@ -81,11 +81,6 @@ func (g *Agent) EscapePrompt(prompt string) string {
 
 const escapeNote = "In this text a backslash before an at sign is not part of the text.\n\n"
 
-// ResumeCommand is what a person types to go on with a session of gemini, which finds it from its own workspace alone.
-func (g *Agent) ResumeCommand(session, workspace string) string {
-	return agent.CommandIn(workspace, cmp.Or(g.Bin, "gemini"), "--resume", session)
-}
-
 // Lacks tells that gemini has no shell but in yolo mode; see [agent.Limited].
 func (g *Agent) Lacks() string {
 	if mode := cmp.Or(g.ApprovalMode, "auto_edit"); mode == "auto_edit" {
@@ -93,9 +88,6 @@ func (g *Agent) Lacks() string {
 	}
 	return ""
 }
-
-// LoginCommand is what a person types to log in.
-func (g *Agent) LoginCommand() string { return "export GEMINI_API_KEY=..." }
 
 func (g *Agent) find() (string, error) { return g.LookPath(cmp.Or(g.Bin, "gemini")) }
 

@@ -163,9 +163,8 @@ func TestGeminiUnset(t *testing.T) {
 }
 
 func TestCommands(t *testing.T) {
-	a := &Agent{Bin: "/opt/my gemini"}
-	if got := a.ResumeCommand(someUUID, ""); got != "'/opt/my gemini' --resume "+someUUID || a.LoginCommand() != "export GEMINI_API_KEY=..." {
-		t.Errorf("%s; %s", got, a.LoginCommand())
+	if c := (&Agent{Bin: "/opt/my gemini"}).CLI(); c.Resume != "'/opt/my gemini' --resume" || c.LogIn != "export GEMINI_API_KEY=..." {
+		t.Errorf("%s; %s", c.Resume, c.LogIn)
 	}
 }
 

@@ -13,13 +13,12 @@ import (
 	"stint/state"
 )
 
-// Probe looks whether gemini is installed and has credentials. It starts gemini only where its version stands
-// in no package.json, because that takes a second and more; ctx bounds it.
-func (g *Agent) Probe(ctx context.Context) agent.Probe { return g.questions().Probe(ctx) }
-
-func (g *Agent) questions() *agent.Questions {
-	return &agent.Questions{
-		Find: g.find, Version: g.version, Login: g.login, LogIn: g.LoginCommand(), Tested: versions,
+// CLI implements [agent.Adapter]. A probe starts gemini only where its version stands in no package.json, because that takes a
+// second and more. Gemini finds a session to resume from its own workspace alone.
+func (g *Agent) CLI() *agent.CLI {
+	return &agent.CLI{
+		Find: g.find, Version: g.version, Login: g.login, Tested: versions, More: g.settingsProblems,
+		LogIn: "export GEMINI_API_KEY=...", Resume: agent.CommandLine(cmp.Or(g.Bin, "gemini"), "--resume"),
 		Home: g.home(), NoHome: agent.Problem{Text: "gemini cannot write its home, and then hangs without a word", Fatal: true},
 	}
 }
@@ -135,18 +134,9 @@ func at(settings map[string]any, path ...string) any {
 	return v
 }
 
-// Examine looks closer than Probe; see [agent.Adapter].
-func (g *Agent) Examine(ctx context.Context) []agent.Problem {
-	path, found := g.questions().Examine(ctx)
-	if path == "" {
-		return found
-	}
-	return append(found, g.settingsProblems()...)
-}
-
 // settingsProblems returns settings with which gemini deletes sessions that are still used, or tries for minutes before it says
 // that something is wrong. Stint's own defaults help only where gemini reads them, and only in stint's runs.
-func (g *Agent) settingsProblems() (found []agent.Problem) {
+func (g *Agent) settingsProblems(context.Context, string) (found []agent.Problem) {
 	defaults, err := readSettings(g.defaultsPath())
 	if err != nil {
 		found = append(found, agent.Problem{Text: fmt.Sprintf("the machine's defaults for gemini cannot be read: %v", err)})
