@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -155,33 +154,10 @@ func StatusClass(code int) state.Class {
 	return state.ClassExit
 }
 
-// After returns the time that comes a wait after now; the zero time if there is none.
+// After returns the time that comes a wait after now, at most a year; the zero time if there is none.
 func After(now time.Time, wait time.Duration) time.Time {
 	if wait <= 0 {
 		return time.Time{}
 	}
-	return now.Add(wait)
-}
-
-// WaitTime returns one amount of a wait, such as 1.5 and "s" or "an" and "hour"; 0 if the
-// unit is not known. It is bounded by a year, so that no sum can overflow.
-func WaitTime(n, unit string) time.Duration {
-	f, err := strconv.ParseFloat(n, 64)
-	if err != nil {
-		f = 1 // "an hour", "less than a minute"
-	}
-	var d time.Duration
-	switch u := strings.ToLower(unit); {
-	case u == "ms" || strings.HasPrefix(u, "milli"):
-		d = time.Millisecond
-	case u == "s" || strings.HasPrefix(u, "sec"):
-		d = time.Second
-	case u == "m" || strings.HasPrefix(u, "min"):
-		d = time.Minute
-	case u == "h" || strings.HasPrefix(u, "hour") || strings.HasPrefix(u, "hr"):
-		d = time.Hour
-	case u == "d" || strings.HasPrefix(u, "day"):
-		d = 24 * time.Hour
-	}
-	return time.Duration(min(f*float64(d), float64(365*24*time.Hour)))
+	return now.Add(min(wait, 365*24*time.Hour))
 }

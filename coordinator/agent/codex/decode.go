@@ -313,6 +313,15 @@ var (
 	amount  = lazy.Regexp(`(?i)(\d+(?:\.\d+)?|less than a|\ban?\b) ?([a-z]+)`)
 )
 
+// units are those of an amount.
+var units = map[string]time.Duration{
+	"ms": time.Millisecond, "millisecond": time.Millisecond, "milliseconds": time.Millisecond,
+	"s": time.Second, "sec": time.Second, "secs": time.Second, "second": time.Second, "seconds": time.Second,
+	"m": time.Minute, "min": time.Minute, "mins": time.Minute, "minute": time.Minute, "minutes": time.Minute,
+	"h": time.Hour, "hr": time.Hour, "hrs": time.Hour, "hour": time.Hour, "hours": time.Hour,
+	"d": 24 * time.Hour, "day": 24 * time.Hour, "days": 24 * time.Hour,
+}
+
 // retryAt reads when codex says that one may try again: "at 3:47 AM" (today, in
 // the zone of now), "at Nov 25th, 2026 3:47 AM", "in 2 hours 5 minutes", "in
 // 1.9s". The zero time says that it does not say.
@@ -326,7 +335,11 @@ func retryAt(msg string, now time.Time) time.Time {
 	}
 	var wait time.Duration
 	for _, a := range amount().FindAllStringSubmatch(m[1], -1) {
-		wait += agent.WaitTime(a[1], a[2])
+		n, err := strconv.ParseFloat(a[1], 64)
+		if err != nil {
+			n = 1 // "an hour", "less than a minute"
+		}
+		wait += time.Duration(min(n*float64(units[strings.ToLower(a[2])]), 1e17)) // so that no sum overflows
 	}
 	return agent.After(now, wait)
 }

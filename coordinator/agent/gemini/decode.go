@@ -280,7 +280,8 @@ func retryAt(msg string, now time.Time) time.Time {
 	if m == nil {
 		return time.Time{}
 	}
-	return agent.After(now, agent.WaitTime(m[1], m[2]))
+	wait, _ := time.ParseDuration(m[1] + m[2]) // without it there is no wait
+	return agent.After(now, wait)
 }
 
 var retryLine = lazy.Regexp(`^Attempt \d+ failed(?: with (?:status )?(\d{3})\b)?`)
