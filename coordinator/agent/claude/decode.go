@@ -64,12 +64,8 @@ type event struct {
 	Errors     []string        `json:"errors"`
 	Reason     string          `json:"terminal_reason"`
 	Denials    []struct {
-		Tool  string `json:"tool_name"`
-		Input struct {
-			Command string `json:"command"`
-			Path    string `json:"file_path"`
-			URL     string `json:"url"`
-		} `json:"tool_input"`
+		Tool  string        `json:"tool_name"`
+		Input agent.ToolUse `json:"tool_input"`
 	} `json:"permission_denials"`
 	Usage     usage                 `json:"usage"`
 	SinceLast map[string]modelUsage `json:"model_usage_since_last_result"`

@@ -40,45 +40,37 @@ func (c *Agent) CLI() *agent.CLI {
 	}
 }
 
-func (c *Agent) login(ctx context.Context, path string) (ok bool, detail, fix string) {
-	if ok, detail = c.credentials(ctx, path); brokenConfig(detail) {
-		fix = c.correctConfig()
-	}
-	return ok, detail, fix
-}
-
-// ownConfig begins what is said of codex's own configuration.
-const ownConfig = "codex's configuration: "
-
-// brokenConfig reports whether codex, or we in its place, cannot read its configuration.
-func brokenConfig(said string) bool {
-	return strings.HasPrefix(said, ownConfig) || strings.Contains(said, "Error loading config")
-}
+// brokenConfig reports whether codex cannot read its configuration.
+func brokenConfig(said []byte) bool { return bytes.Contains(said, []byte("Error loading config")) }
 
 // correctConfig is what helps then: neither a login nor a sandbox was tried.
 func (c *Agent) correctConfig() string {
 	return "correct " + state.ShellQuote(filepath.Join(c.home(), "config.toml"))
 }
 
-// credentials looks for them in the order in which codex takes them.
-func (c *Agent) credentials(ctx context.Context, path string) (ok bool, detail string) {
-	if provider, found, err := c.provider(); err != nil {
-		return false, err.Error()
-	} else if found {
-		return provider.ready(c.Env)
-	}
-	if task.LookupEnv(c.Env, "CODEX_API_KEY") != "" {
-		return true, "CODEX_API_KEY is set"
+// login looks for credentials in the order in which codex takes them.
+func (c *Agent) login(ctx context.Context, path string) (ok bool, detail, fix string) {
+	provider, found, err := c.provider()
+	switch {
+	case err != nil:
+		return false, err.Error(), c.correctConfig()
+	case found:
+		ok, detail = provider.ready(c.Env)
+		return ok, detail, ""
+	case task.LookupEnv(c.Env, "CODEX_API_KEY") != "":
+		return true, "CODEX_API_KEY is set", ""
 	}
 	out, err := c.Output(ctx, path, "login", "status")
-	if err == nil {
-		return true, cmp.Or(agent.LastLine(out), "logged in")
-	}
 	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return false, cmp.Or(agent.LastLine(out), "not logged in")
+	switch {
+	case err == nil:
+		return true, cmp.Or(agent.LastLine(out), "logged in"), ""
+	case brokenConfig(out):
+		return false, agent.LastLine(out), c.correctConfig()
+	case errors.As(err, &exit):
+		return false, cmp.Or(agent.LastLine(out), "not logged in"), ""
 	}
-	return false, err.Error()
+	return false, err.Error(), ""
 }
 
 // A provider is a model provider of codex's own configuration.
@@ -108,7 +100,7 @@ type config struct {
 func (c *Agent) config() (conf config, err error) {
 	for _, name := range []string{"config.toml", c.Profile + ".config.toml"} {
 		if _, err := toml.DecodeFile(filepath.Join(c.home(), name), &conf); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return conf, fmt.Errorf(ownConfig+"%w", err)
+			return conf, fmt.Errorf("codex's configuration: %w", err)
 		}
 	}
 	return conf, nil
@@ -138,7 +130,7 @@ func (c *Agent) sandboxProblem(ctx context.Context, path string) []agent.Problem
 	if _, _, err := c.provider(); err != nil {
 		return nil // Probe tells of it
 	}
-	if said, _ := c.Output(ctx, path, "login", "status"); brokenConfig(string(said)) {
+	if said, _ := c.Output(ctx, path, "login", "status"); brokenConfig(said) {
 		return []agent.Problem{{Text: agent.LastLine(said), Fix: c.correctConfig(), Fatal: true}}
 	}
 	p := agent.Problem{Text: fmt.Sprintf("codex's sandbox does not work here, so that all commands of the agent fail (%v): %s", err, agent.LastLine(out)), Fatal: true}
