@@ -224,19 +224,11 @@ func beNice(n int) error {
 // asVictim starts a process that the kernel ends rather than others when memory
 // runs out: rather its run is lost than the master, or somebody's editor.
 func asVictim(start func() (pid int, err error)) (pid int, err error) {
-	const more, most = 500, 1000
-	text := make([]byte, 8)
-	fd, err := syscall.Open("/proc/self/oom_score_adj", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return start() // without: it is only a hint, as is all that fails below
-	}
-	n, _ := syscall.Pread(fd, text, 0)
-	text = text[:max(n, 0)]
+	const file, more, most = "/proc/self/oom_score_adj", 500, 1000
+	text, _ := os.ReadFile(file) // it is only a hint, as is all that fails here
 	if own, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
-		_, _ = syscall.Pwrite(fd, []byte(strconv.Itoa(min(own+more, most))), 0)
+		_ = os.WriteFile(file, []byte(strconv.Itoa(min(own+more, most))), 0)
+		defer func() { _ = os.WriteFile(file, text, 0) }()
 	}
-	pid, err = start()
-	_, _ = syscall.Pwrite(fd, text, 0)
-	_ = syscall.Close(fd)
-	return pid, err
+	return start()
 }
