@@ -175,16 +175,12 @@ func writable(dir string) error {
 
 // RootOwned reports whether nobody but root can change what lies in a directory, or will lie there once it is made.
 func RootOwned(dir string) bool {
-	exists := func() bool { _, err := os.Lstat(dir); return !errors.Is(err, fs.ErrNotExist) }
-	for !exists() && dir != filepath.Dir(dir) {
-		dir = filepath.Dir(dir)
-	}
-	if real, err := filepath.EvalSymlinks(dir); err != nil || real != filepath.Clean(dir) {
-		return false
-	}
-	for {
-		fi, err := os.Stat(dir)
-		if err != nil {
+	for ; ; dir = filepath.Dir(dir) {
+		fi, err := os.Lstat(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil || !fi.IsDir() { // such as a link
 			return false
 		}
 		if st, ok := fi.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 || fi.Mode().Perm()&0o022 != 0 {
@@ -193,6 +189,5 @@ func RootOwned(dir string) bool {
 		if dir == filepath.Dir(dir) {
 			return true
 		}
-		dir = filepath.Dir(dir)
 	}
 }
