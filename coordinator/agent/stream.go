@@ -91,29 +91,23 @@ func (r *Runner) unfinished(ctx context.Context, path string, h *TurnState) stri
 func note(e gate.Result, st *stream, turn task.Turn) string {
 	h := st.decoder.State()
 	notes := h.Remarks
-	if turn.Session != "" && h.Session != "" && !h.forked() && !strings.EqualFold(turn.Session, h.Session) {
-		notes = append(notes, fmt.Sprintf("session %s was not resumed: the agent began %s instead", turn.Session, h.Session))
-	}
-	if errors.Is(e.Cause, gate.ErrHung) {
-		notes = append(notes, "the agent did not end after its turn was over and was stopped")
-	}
-	if h.cut {
-		notes = append(notes, fmt.Sprintf("the answer was cut at %d MiB; the run's stdout has all of it", MaxAnswer>>20))
-	}
-	if st.lines.skipped > 0 {
-		notes = append(notes, fmt.Sprintf("%d events were too long to be read", st.lines.skipped))
-	}
-	if e.Lost {
-		notes = append(notes, "the gate of the run was killed; processes of it may be left")
-	}
-	if e.Cut {
-		notes = append(notes, "the run's stdout does not have all that the agent has written")
-	}
-	if e.Polled != nil {
-		notes = append(notes, fmt.Sprintf("the agent's output was only looked at from time to time, because nobody tells of it: %v (see fs.inotify in sysctl)", e.Polled))
-	}
-	if e.Held {
-		notes = append(notes, "a process outside the run holds its lock")
+	another := turn.Session != "" && h.Session != "" && !h.forked() && !strings.EqualFold(turn.Session, h.Session)
+	for _, n := range []struct {
+		is   bool
+		text string
+	}{
+		{another, fmt.Sprintf("session %s was not resumed: the agent began %s instead", turn.Session, h.Session)},
+		{errors.Is(e.Cause, gate.ErrHung), "the agent did not end after its turn was over and was stopped"},
+		{h.cut, fmt.Sprintf("the answer was cut at %d MiB; the run's stdout has all of it", MaxAnswer>>20)},
+		{st.lines.skipped > 0, fmt.Sprintf("%d events were too long to be read", st.lines.skipped)},
+		{e.Lost, "the gate of the run was killed; processes of it may be left"},
+		{e.Cut, "the run's stdout does not have all that the agent has written"},
+		{e.Polled != nil, fmt.Sprintf("the agent's output was only looked at from time to time, because nobody tells of it: %v (see fs.inotify in sysctl)", e.Polled)},
+		{e.Held, "a process outside the run holds its lock"},
+	} {
+		if n.is {
+			notes = append(notes, n.text)
+		}
 	}
 	return strings.Join(notes, "; ")
 }
