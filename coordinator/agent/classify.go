@@ -20,8 +20,8 @@ type Verdict struct {
 	RetryAt time.Time
 }
 
-// classify is the table of the package documentation.
-func classify(e gate.Result, d Decoder, now time.Time) Verdict {
+// Classify is the table of the package documentation: what a run that has ended, and all that its decoder has read, come to.
+func Classify(e gate.Result, d Decoder, now time.Time) Verdict {
 	h, said := d.State(), d.Complaint(e.End.Exit, e.Stderr, now)
 	good := h.End == TurnCompleted && strings.TrimSpace(h.Answer) != ""
 	switch {

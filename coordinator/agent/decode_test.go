@@ -314,7 +314,7 @@ func TestClassify(t *testing.T) {
 	} {
 		d := testEars().(*testDecoder)
 		c.d(d)
-		if v := classify(c.e, d, testNow); v.Class != c.class || v.Msg == "" && v.Class != "" {
+		if v := Classify(c.e, d, testNow); v.Class != c.class || v.Msg == "" && v.Class != "" {
 			t.Errorf("row %d: %+v, want %q", i, v, c.class)
 		}
 	}

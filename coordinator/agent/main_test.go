@@ -95,3 +95,14 @@ func (d *testDecoder) Complaint(_ int, stderr []byte, _ time.Time) Verdict {
 	}
 	return d.fails
 }
+
+// Judge returns what a run came to by what it has left: its two outputs, which it reads into
+// d, and its exit code, which is the negative number of the signal that has ended it.
+func Judge(d Decoder, stdout, stderr []byte, exit int, now time.Time) Verdict {
+	st := newStream(d, func(task.Event) {})
+	st.Feed(stdout)
+	st.Aside(stderr)
+	st.end()
+	end := gate.EndReport{Exit: max(exit, -1), Signal: max(-exit, 0)}
+	return Classify(gate.Result{Started: true, Stderr: stderr, End: end}, d, now)
+}

@@ -46,7 +46,7 @@ func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, tell fun
 	st.patience = r.Patience
 	e := r.Supervise(ctx, s, st)
 	st.end()
-	v := classify(e, d, r.Time())
+	v := Classify(e, d, r.Time())
 	if v.Class == state.ClassExit && h.End == NoTerminal && e.Started && e.Cause == nil {
 		v.Msg += r.unfinished(ctx, s.Argv[0], h)
 	}
@@ -159,17 +159,6 @@ func (st *stream) Stuck(now time.Time) error {
 		return fmt.Errorf("%w: it has reported nothing else for %v", errLimited, 2*patience)
 	}
 	return nil
-}
-
-// Judge returns what a run came to by what it has left: its two outputs, which it reads into
-// d, and its exit code, which is the negative number of the signal that has ended it.
-func Judge(d Decoder, stdout, stderr []byte, exit int, now time.Time) Verdict {
-	st := newStream(d, func(task.Event) {})
-	st.Feed(stdout)
-	st.Aside(stderr)
-	st.end()
-	end := gate.EndReport{Exit: max(exit, -1), Signal: max(-exit, 0)}
-	return classify(gate.Result{Started: true, Stderr: stderr, End: end}, d, now)
 }
 
 // FindSession returns the native session id that the run in runDir began or resumed, as the beginning of its

@@ -8,9 +8,23 @@ import (
 	"time"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/task"
 	"stint/state"
 )
+
+// judge returns what a decoder and the table make of two outputs and an exit code.
+func judge(d agent.Decoder, stdout, stderr string, exit int) agent.Verdict {
+	for line := range strings.Lines(stdout) {
+		d.Line([]byte(strings.TrimSuffix(line, "\n")))
+	}
+	for line := range strings.Lines(stderr) {
+		d.Aside([]byte(strings.TrimSuffix(line, "\n")))
+	}
+	d.Close()
+	end := gate.EndReport{Exit: max(exit, -1), Signal: max(-exit, 0)}
+	return agent.Classify(gate.Result{Started: true, Stderr: []byte(stderr), End: end}, d, testNow)
+}
 
 // play returns what a decoder and the table make of some lines and an exit code.
 func play(exit int, lines ...string) (*agent.TurnState, agent.Verdict) {
@@ -18,7 +32,7 @@ func play(exit int, lines ...string) (*agent.TurnState, agent.Verdict) {
 	for i := range lines {
 		lines[i] = strings.ReplaceAll(lines[i], "\n", " ")
 	}
-	v := agent.Judge(d, []byte(strings.Join(lines, "\n")+"\n"), nil, exit, testNow)
+	v := judge(d, strings.Join(lines, "\n"), "", exit)
 	return d.State(), v
 }
 

@@ -8,9 +8,23 @@ import (
 	"time"
 
 	"stint/coordinator/agent"
+	"stint/coordinator/agent/gate"
 	"stint/coordinator/task"
 	"stint/state"
 )
+
+// judge returns what a decoder and the table make of two outputs and an exit code.
+func judge(d agent.Decoder, stdout, stderr string, exit int) agent.Verdict {
+	for line := range strings.Lines(stdout) {
+		d.Line([]byte(strings.TrimSuffix(line, "\n")))
+	}
+	for line := range strings.Lines(stderr) {
+		d.Aside([]byte(strings.TrimSuffix(line, "\n")))
+	}
+	d.Close()
+	end := gate.EndReport{Exit: max(exit, -1), Signal: max(-exit, 0)}
+	return agent.Classify(gate.Result{Started: true, Stderr: []byte(stderr), End: end}, d, testNow)
+}
 
 func TestRetryAt(t *testing.T) {
 	zone := time.FixedZone("test", 2*60*60)
@@ -127,7 +141,7 @@ func TestClasses(t *testing.T) {
 		{"", "/usr/bin/env: 'node': Permission denied\n", 126, state.ClassAgentMissing},
 	} {
 		d := NewDecoder(task.Turn{}, quiet)
-		if v := agent.Judge(d, []byte(c.stdout), []byte(c.stderr), c.exit, testNow); v.Class != c.class || v.Msg == "" {
+		if v := judge(d, c.stdout, c.stderr, c.exit); v.Class != c.class || v.Msg == "" {
 			t.Errorf("row %d: %+v, want %q", i, v, c.class)
 		}
 	}
