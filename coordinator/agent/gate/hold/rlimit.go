@@ -2,7 +2,6 @@ package hold
 
 import (
 	"fmt"
-	"slices"
 	"syscall"
 	"time"
 )
@@ -17,32 +16,25 @@ type Resources struct {
 	Nice     int           // added to the priority number, as nice(1) does
 }
 
-// A limit is one of them as the kernel wants it.
-type limit struct {
-	name     string
-	resource int
-	cur, max uint64
-}
-
-// limits returns those that are set, but for memory. Who uses up the processor time
-// is told so (SIGXCPU) and killed a second later.
-func (r Resources) limits() []limit {
-	seconds := uint64((r.CPU + time.Second - 1) / time.Second)
-	all := []limit{
-		{"CPU", syscall.RLIMIT_CPU, seconds, seconds + 1},
-		{"Files", syscall.RLIMIT_NOFILE, r.Files, r.Files},
-		{"FileSize", syscall.RLIMIT_FSIZE, r.FileSize, r.FileSize},
-	}
-	return slices.DeleteFunc(all, func(l limit) bool { return l.cur == 0 })
-}
-
 // start starts a process that is born with the limits. The gate keeps them itself, because only root could
 // get rid of them again, and they do not hurt it; but for memory, of which a Go program reserves more than it
 // uses. A pid together with an error says that the process lives without its limits.
 func (r Resources) start(fork func() (pid int, err error)) (pid int, err error) {
-	for _, l := range r.limits() {
-		if err := set(l.resource, l.cur, l.max); err != nil {
-			return 0, fmt.Errorf("the limit %s (%d) cannot be set: %w", l.name, l.cur, err)
+	seconds := uint64((r.CPU + time.Second - 1) / time.Second)
+	for _, l := range []struct {
+		name       string
+		resource   int
+		soft, hard uint64
+	}{
+		{"CPU", syscall.RLIMIT_CPU, seconds, seconds + 1}, // who uses it up is told so (SIGXCPU) and killed a second later
+		{"Files", syscall.RLIMIT_NOFILE, r.Files, r.Files},
+		{"FileSize", syscall.RLIMIT_FSIZE, r.FileSize, r.FileSize},
+	} {
+		if l.soft == 0 {
+			continue
+		}
+		if err := set(l.resource, l.soft, l.hard); err != nil {
+			return 0, fmt.Errorf("the limit %s (%d) cannot be set: %w", l.name, l.soft, err)
 		}
 	}
 	if r.Nice != 0 {
