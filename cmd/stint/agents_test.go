@@ -87,7 +87,7 @@ limit_memory = "64GiB"
 nice = 6
 `, nil, nil)
 	codex, claude, gemini := adapterOf(c, "codex", "").(*codex.Agent), adapterOf(c, "claude", "").(*claude.Agent), adapterOf(c, "gemini", "").(*gemini.Agent)
-	if !codex.FullAuto || codex.Sandbox != "workspace-write" || gemini.ApprovalMode != "inherit" ||
+	if codex.Sandbox != "workspace-write" || gemini.ApprovalMode != "inherit" ||
 		claude.Bin != "/opt/claude" || claude.MaxTurns != 7 || !slices.Equal(claude.AllowedTools, []string{"Edit", "Bash(git log:*, x)"}) {
 		t.Errorf("%+v, %+v, %+v", codex, claude, gemini)
 	}

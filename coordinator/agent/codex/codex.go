@@ -22,11 +22,10 @@ var versions = agent.Versions{
 // An Agent runs codex exec. Its fields are set before the first Run; then it may be used by several goroutines at once.
 type Agent struct {
 	agent.Runner
-	Bin      string // name or path of the program; the default is "codex"
-	Model    string // used when a turn names none; "" leaves it to codex
-	Profile  string // -p; "" leaves it out
-	Sandbox  string // -s; the default is workspace-write, and "inherit" leaves it to codex's configuration
-	FullAuto bool   // workspace-write, and no question is ever asked
+	Bin     string // name or path of the program; the default is "codex"
+	Model   string // used when a turn names none; "" leaves it to codex
+	Profile string // -p; "" leaves it out
+	Sandbox string // -s; the default is workspace-write, and "inherit" leaves it to codex's configuration
 }
 
 // Run runs one turn; see task.Agent.
@@ -59,13 +58,10 @@ func (c Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 
 // sandbox names the one that a turn runs in.
 func (c *Agent) sandbox(turn task.Turn) string {
-	switch {
-	case turn.ReadOnly:
+	if turn.ReadOnly {
 		return "read-only"
-	case c.FullAuto:
-		return "workspace-write"
 	}
-	return c.Sandbox
+	return cmp.Or(c.Sandbox, "workspace-write")
 }
 
 func (c *Agent) model(turn task.Turn) string { return cmp.Or(turn.Model, c.Model) }
@@ -74,13 +70,8 @@ func (c *Agent) model(turn task.Turn) string { return cmp.Or(turn.Model, c.Model
 // the sandbox between the turns of a thread, and takes these options only before the words resume and fork.
 func (c *Agent) args(turn task.Turn) []string {
 	args := append([]string{"exec", "--json", "--skip-git-repo-check"}, c.keepKeys()...)
-	switch {
-	case turn.ReadOnly:
-		args = append(args, "-s", "read-only")
-	case c.FullAuto:
-		args = append(args, "-s", "workspace-write", "-c", "approval_policy=never")
-	case c.Sandbox != "inherit":
-		args = append(args, "-s", cmp.Or(c.Sandbox, "workspace-write"))
+	if s := c.sandbox(turn); s != "inherit" {
+		args = append(args, "-s", s)
 	}
 	if misleads(turn) {
 		args = append(args, noProject...)
@@ -165,7 +156,7 @@ var Kind = agent.Kind{
 	},
 	New: func(c agent.Config) agent.Adapter {
 		a := &Agent{Runner: c.Runner, Bin: c.Text("bin"), Model: c.Text("model"), Profile: c.Text("profile"), Sandbox: c.Text("sandbox")}
-		if a.FullAuto, _ = c.Value("full_auto").(bool); a.FullAuto {
+		if c.Value("full_auto") == true { // codex exec never asks
 			a.Sandbox = "workspace-write"
 		}
 		return a

@@ -41,9 +41,7 @@ func TestCodexArgs(t *testing.T) {
 		{Agent{Model: "gpt-5.5"}, task.Turn{Model: "gpt-6-sol"}, begin + "-s workspace-write -C DIR -m gpt-6-sol -"},
 		{Agent{Sandbox: "read-only"}, task.Turn{}, begin + "-s read-only -C DIR -"},
 		{Agent{Sandbox: "inherit"}, task.Turn{}, begin + "-C DIR -"},
-		{Agent{Sandbox: "inherit", FullAuto: true}, task.Turn{}, begin + "-s workspace-write -c approval_policy=never -C DIR -"},
 		{Agent{Sandbox: "danger-full-access"}, task.Turn{ReadOnly: true, Schema: "/runs/r/schema.json"}, begin + "-s read-only -C DIR --output-schema /runs/r/schema.json -"},
-		{Agent{FullAuto: true}, task.Turn{ReadOnly: true}, begin + "-s read-only -C DIR -"},
 	} {
 		c.turn.Workspace = dir
 		got := strings.NewReplacer(dir, "DIR", someUUID, "UUID").Replace(strings.Join(c.codex.args(c.turn), " "))

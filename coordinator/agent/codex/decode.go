@@ -16,7 +16,7 @@ import (
 // A decoder reads the events of codex exec --json.
 type decoder struct {
 	agent.TurnState
-	sandbox   string // of the run; "" is workspace-write
+	sandbox   string // of the run
 	inTurn    bool   // turn.started was seen
 	failure   string // message of turn.failed
 	lastError string // last top-level error that is not transient

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
-	"github.com/google/uuid"
 
 	"stint/coordinator/agent"
 	"stint/coordinator/task"
@@ -197,9 +196,6 @@ const quotaTail = 1 << 20
 // quota returns how much of its account's windows is used, as the file of a thread in codex's home has it
 // last: `codex exec --json` does not tell it. nil if it is not there.
 func (c *Agent) quota(thread string) []state.Window {
-	if _, err := uuid.Parse(thread); err != nil {
-		return nil
-	}
 	found, _ := filepath.Glob(filepath.Join(escapeGlob(c.home()), "sessions", "*", "*", "*", "rollout-*-"+thread+".jsonl")) // the pattern is well formed
 	if len(found) == 0 {
 		return nil
