@@ -14,16 +14,6 @@ import (
 // itself, so a process's ancestors show which run it is part of, whatever its environment says.
 var liveGates sync.Map
 
-// gateRuns returns the runs of the gates that live now, by pid.
-func gateRuns() map[int]string {
-	runs := map[int]string{}
-	liveGates.Range(func(pid, run any) bool {
-		runs[pid.(int)] = run.(string)
-		return true
-	})
-	return runs
-}
-
 // RunOf notes which process has pid now, and returns a function that looks for the run that it is part of, or
 // "": one of this master, or one that an earlier master has left, of which isOurs reports whether it is of
 // the same state directory. Where that process has ended, whoever has its pid by then, or cannot be seen, as
@@ -63,7 +53,11 @@ func runOf(pid int, isOurs func(run string) bool, l procReader) func() (run stri
 // The gate of a run that an earlier master has left is known by the mark in its environment,
 // which nothing below it can change. So the highest mark counts.
 func (l procReader) runAbove(pid int, start string, isOurs func(run string) bool) (run string, err error) {
-	gates := gateRuns() // before the process is seen to live: none that it is below is missing
+	gates := map[int]string{}
+	liveGates.Range(func(pid, run any) bool { // before the process is seen to live: none that it is below is missing
+		gates[pid.(int)] = run.(string)
+		return true
+	})
 	p, err := l.read(pid)
 	if err == nil && (p.Start != start || p.Dead) {
 		err = hold.ErrGone
