@@ -204,12 +204,8 @@ func (c *Agent) quota(thread string) []state.Window {
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = f.Close() }() // only read from
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return nil
-	} else if fi.Size() > quotaTail {
-		_, _ = f.Seek(-quotaTail, io.SeekEnd) // else it begins at its beginning
-	}
+	defer func() { _ = f.Close() }()                    // only read from
+	_, _ = f.Seek(-quotaTail, io.SeekEnd)               // of a shorter file it fails: that is read from its beginning
 	data, _ := io.ReadAll(io.LimitReader(f, quotaTail)) // what could be read
 	for _, line := range slices.Backward(bytes.Split(data, []byte("\n"))) {
 		if list := windowsOf(line); list != nil {
