@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"stint/coordinator/agent"
@@ -61,7 +62,7 @@ func (g *Agent) login(context.Context, string) (ok bool, detail, fix string) {
 	return true, "logged in by " + method, ""
 }
 
-// needs checks that variables are set, in the environment or in gemini's .env.
+// needs checks that variables are set.
 func (g *Agent) needs(what string, names ...string) (ok bool, detail, fix string) {
 	for _, name := range names {
 		if !g.has(name) {
@@ -71,21 +72,10 @@ func (g *Agent) needs(what string, names ...string) (ok bool, detail, fix string
 	return true, strings.Join(names, " and ") + " set", ""
 }
 
+// has reports whether a variable is set, in the environment or in gemini's .env.
 func (g *Agent) has(name string) bool {
-	if task.LookupEnv(g.Env, name) != "" {
-		return true
-	}
-	data, err := os.ReadFile(filepath.Join(g.home(), ".env"))
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(data)) {
-		line = strings.TrimPrefix(strings.TrimSpace(line), "export ")
-		if key, v, ok := strings.Cut(line, "="); ok && strings.TrimSpace(key) == name && strings.TrimSpace(v) != "" {
-			return true
-		}
-	}
-	return false
+	data, _ := os.ReadFile(filepath.Join(g.home(), ".env")) // without it nothing is set there
+	return task.LookupEnv(g.Env, name) != "" || regexp.MustCompile(`(?m)^\s*(?:export\s+)?`+name+`\s*=[ \t]*\S`).Match(data)
 }
 
 // method is the way of logging in that gemini will take, "" if there is none.
