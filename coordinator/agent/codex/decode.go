@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -16,11 +17,9 @@ import (
 // A decoder reads the events of codex exec --json.
 type decoder struct {
 	agent.TurnState
-	sandbox   string // of the run
-	inTurn    bool   // turn.started was seen
-	failure   string // message of turn.failed
-	lastError string // last top-level error that is not transient
-	transient string // last "Reconnecting..."
+	sandbox string // of the run
+	inTurn  bool   // turn.started was seen
+	trouble string // the message of the last error, or of turn.failed, which is behind it
 }
 
 // NewDecoder returns the decoder of a turn; see [agent.NewDecoder].
@@ -83,7 +82,7 @@ func (d *decoder) Line(b []byte) {
 	case "turn.started":
 		d.Progressed()
 		d.Resumable()
-		d.inTurn, d.End, d.failure, d.lastError, d.transient = true, agent.NoTerminal, "", "", ""
+		d.inTurn, d.End, d.trouble = true, agent.NoTerminal, ""
 	case "item.started", "item.updated", "item.completed":
 		d.item(&e)
 	case "error":
@@ -97,8 +96,8 @@ func (d *decoder) Line(b []byte) {
 			OutputTokens: agent.Tokens(e.Usage.Output), ReasoningTokens: agent.Tokens(e.Usage.Reasoning),
 		}
 	case "turn.failed":
-		d.End, d.failure = agent.TurnFailed, e.Error.Message
-		d.Log(task.LogEvent{Kind: task.LogWarning, Text: d.failure})
+		d.End, d.trouble = agent.TurnFailed, cmp.Or(e.Error.Message, d.trouble)
+		d.Log(task.LogEvent{Kind: task.LogWarning, Text: d.trouble})
 		d.PromptInHistory = d.PromptInHistory || d.inTurn
 	default:
 		d.Unknown(e.Type)
@@ -172,11 +171,10 @@ func (d *decoder) Aside(b []byte) {
 // complain takes an error. The request that met it had the prompt.
 func (d *decoder) complain(msg string) {
 	d.Retrying, d.PromptInHistory = true, d.PromptInHistory || d.inTurn
+	d.trouble = cmp.Or(msg, d.trouble)
 	if !strings.HasPrefix(msg, "Reconnecting...") {
-		d.lastError = msg
 		return
 	}
-	d.lastError, d.transient = "", msg
 	if d.Offline = strings.HasPrefix(msg, "Reconnecting... waiting for network"); d.Offline {
 		msg = agent.WaitingForNetwork
 	}
@@ -191,10 +189,8 @@ func (d *decoder) Keep(head []byte) bool {
 
 // Complaint is the last error that codex reported; without any event it says why on stderr.
 func (d *decoder) Complaint(_ int, stderr []byte, now time.Time) agent.Verdict {
-	for _, msg := range []string{d.failure, d.lastError, d.transient} {
-		if msg != "" {
-			return verdict(msg, now)
-		}
+	if d.trouble != "" {
+		return verdict(d.trouble, now)
 	}
 	if said, own := agent.LastError(stderr); own && d.Events == 0 {
 		return verdict(said, now)
