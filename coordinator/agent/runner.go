@@ -27,8 +27,8 @@ const (
 	EnvAttempt = "STINT_ATTEMPT"
 )
 
-// A Runner is what all adapters need to run a program under the gate; its clock is also that for "try again at 3:47 AM", which is
-// read in its zone. The zero value works, with an empty environment for the agents. It may be used by several goroutines at once.
+// A Runner is what all adapters need to run a program under the gate. The zero value works, with an empty environment for the
+// agents. It may be used by several goroutines at once.
 type Runner struct {
 	gate.Supervisor
 	// Env is the environment of the agents, KEY=VALUE, already filtered. The variables of the run itself are added.

@@ -46,7 +46,7 @@ func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, tell fun
 	st.patience = r.Patience
 	e := r.Supervise(ctx, s, st)
 	st.end()
-	v := Classify(e, d, r.Time())
+	v := Classify(e, d, time.Now())
 	if v.Class == state.ClassExit && h.End == NoTerminal && e.Started && e.Cause == nil {
 		v.Msg += r.unfinished(ctx, s.Argv[0], h)
 	}

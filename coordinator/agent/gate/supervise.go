@@ -53,8 +53,6 @@ type Supervisor struct {
 	// Self is the command that starts the gate; the default is the program stint-gate where it lies beside this
 	// one and is of the same build, and else this one with the argument "gate".
 	Self []string
-	// Now is the clock for what is recorded; the default is time.Now.
-	Now func() time.Time
 	// HangGrace is how long a program may live on after it has said that its turn is over; the default is 15 s.
 	HangGrace time.Duration
 	// Poll is how often the output is looked at although the system tells of no write; the default is 5 s,
@@ -68,14 +66,6 @@ type Supervisor struct {
 	NoCgroup bool
 
 	write func(f *os.File, record []byte) (int, error) // writes a run's record; nil: File.Write
-}
-
-// Time returns what the supervisor's clock shows.
-func (v *Supervisor) Time() time.Time {
-	if v.Now != nil {
-		return v.Now()
-	}
-	return time.Now()
 }
 
 // A Spec is one program to be run.
