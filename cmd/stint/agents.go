@@ -353,8 +353,8 @@ func (a *app) warnLimits(ctx context.Context, views []wire.TaskView) {
 		if !slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Agent == name }) {
 			continue // an adapter takes its time
 		}
-		if l, can := adapterOf(cfg, name, "").(agent.Limited); can && l.Lacks() != "" && a.isNew(ctx, name, views) {
-			a.hint("stint: %s\n", l.Lacks())
+		if lacks := adapterOf(cfg, name, "").CLI().Lacks; lacks != "" && a.isNew(ctx, name, views) {
+			a.hint("stint: %s\n", lacks)
 		}
 	}
 }

@@ -64,12 +64,6 @@ func (c Config) Text(name string) string {
 	return s
 }
 
-// A Limited is an Adapter whose agent lacks a tool that most tasks need, as it is configured.
-type Limited interface {
-	// Lacks returns what it lacks and what changes that, in one sentence; "" if nothing.
-	Lacks() string
-}
-
 // An Adapter is an agent with its program.
 type Adapter interface {
 	task.Agent

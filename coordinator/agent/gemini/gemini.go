@@ -81,14 +81,6 @@ func (g *Agent) EscapePrompt(prompt string) string {
 
 const escapeNote = "In this text a backslash before an at sign is not part of the text.\n\n"
 
-// Lacks tells that gemini has no shell but in yolo mode; see [agent.Limited].
-func (g *Agent) Lacks() string {
-	if mode := cmp.Or(g.ApprovalMode, "auto_edit"); mode == "auto_edit" {
-		return `gemini_approval_mode is "auto_edit": gemini can edit files and run no command, not even a test; let stint run those with --verify, or permit some with --allow (yolo and allow_dangerous = true permit all)`
-	}
-	return ""
-}
-
 func (g *Agent) find() (string, error) { return g.LookPath(cmp.Or(g.Bin, "gemini")) }
 
 // args returns the command line of a turn without the program. The prompt comes on
