@@ -106,6 +106,16 @@ func Begin(agent string, turn task.Turn, find func() (string, error), values ...
 	return bin, nil
 }
 
+// Options appends to a command line each of some options with its value, unless that is "".
+func Options(args []string, options ...string) []string {
+	for option := range slices.Chunk(options, 2) {
+		if option[1] != "" {
+			args = append(args, option...)
+		}
+	}
+	return args
+}
+
 // Refused is the outcome of a run that was not begun.
 func Refused(class state.Class, msg string) *task.Outcome {
 	return &task.Outcome{Class: class, Error: msg, ExitCode: -1}

@@ -81,11 +81,7 @@ func (c *Agent) find() (string, error) { return c.LookPath(cmp.Or(c.Bin, "claude
 // args returns the command line of a turn without the program. The prompt comes on
 // stdin: --add-dir takes all arguments up to the next option, and would take it.
 func (c *Agent) args(turn task.Turn) []string {
-	args := []string{"-p"}
-	if turn.Files != "" {
-		args = append(args, "--add-dir", turn.Files)
-	}
-	args = append(args, "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
+	args := append(agent.Options([]string{"-p"}, "--add-dir", turn.Files), "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 	switch {
 	case turn.ReadOnly:
 		// What the user's settings allow is not for it: it has no tools but those that read, and no MCP servers.
@@ -105,9 +101,7 @@ func (c *Agent) args(turn task.Turn) []string {
 		settings, _ := json.Marshal(map[string]any{"permissions": map[string]any{"allow": allow}}) // strings alone
 		args = append(args, "--settings", string(settings))
 	}
-	if m := cmp.Or(turn.Model, c.Model); m != "" {
-		args = append(args, "--model", m)
-	}
+	args = agent.Options(args, "--model", cmp.Or(turn.Model, c.Model))
 	if turn.Budget > 0 {
 		args = append(args, "--max-budget-usd", strconv.FormatFloat(turn.Budget, 'f', -1, 64))
 	}
@@ -117,9 +111,7 @@ func (c *Agent) args(turn task.Turn) []string {
 	if misleads(turn.Workspace) || misleads(turn.Root) {
 		args = append(args, userSettings...)
 	}
-	if turn.Session != "" {
-		args = append(args, "--resume", turn.Session)
-	}
+	args = agent.Options(args, "--resume", turn.Session)
 	if turn.Fork {
 		args = append(args, "--fork-session")
 	}

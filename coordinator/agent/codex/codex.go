@@ -76,16 +76,7 @@ func (c *Agent) args(turn task.Turn) []string {
 	if misleads(turn) {
 		args = append(args, noProject...)
 	}
-	args = append(args, "-C", turn.Workspace)
-	if m := c.model(turn); m != "" {
-		args = append(args, "-m", m)
-	}
-	if c.Profile != "" {
-		args = append(args, "-p", c.Profile)
-	}
-	if turn.Schema != "" {
-		args = append(args, "--output-schema", turn.Schema)
-	}
+	args = agent.Options(append(args, "-C", turn.Workspace), "-m", c.model(turn), "-p", c.Profile, "--output-schema", turn.Schema)
 	switch {
 	case turn.Fork:
 		args = append(args, "fork", turn.Session)

@@ -49,13 +49,7 @@ func (d Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 	if out != nil {
 		return gate.Spec{}, out
 	}
-	argv = append(argv, Command, "exec", "--json", "-C", turn.Workspace)
-	if turn.Schema != "" {
-		argv = append(argv, "--output-schema", turn.Schema)
-	}
-	if turn.Session != "" {
-		argv = append(argv, "resume", turn.Session)
-	}
+	argv = agent.Options(append(argv, Command, "exec", "--json"), "-C", turn.Workspace, "--output-schema", turn.Schema, "resume", turn.Session)
 	return gate.Spec{Turn: turn, Argv: append(argv, "-"), Env: d.AgentEnv(turn, envHome+"="+d.Home)}, nil
 }
 

@@ -86,24 +86,15 @@ func (g *Agent) find() (string, error) { return g.LookPath(cmp.Or(g.Bin, "gemini
 // args returns the command line of a turn without the program. The prompt comes on
 // stdin. Without --skip-trust gemini refuses a directory that it does not know.
 func (g *Agent) args(turn task.Turn) []string {
-	args := []string{"--skip-trust"}
-	if turn.Files != "" {
-		args = append(args, "--include-directories", turn.Files)
-	}
-	args = append(args, "--output-format", "stream-json")
+	mode := cmp.Or(g.ApprovalMode, "auto_edit")
 	switch {
 	case turn.ReadOnly:
-		args = append(args, "--approval-mode", "default") // without anybody to ask, that offers no tool that writes
-	case g.ApprovalMode != "inherit":
-		args = append(args, "--approval-mode", cmp.Or(g.ApprovalMode, "auto_edit"))
+		mode = "default" // without anybody to ask, that offers no tool that writes
+	case mode == "inherit":
+		mode = ""
 	}
-	if m := cmp.Or(turn.Model, g.Model); m != "" {
-		args = append(args, "--model", m)
-	}
-	if turn.Session != "" {
-		args = append(args, "--resume", turn.Session)
-	}
-	return args
+	return agent.Options([]string{"--skip-trust"}, "--include-directories", turn.Files, "--output-format", "stream-json",
+		"--approval-mode", mode, "--model", cmp.Or(turn.Model, g.Model), "--resume", turn.Session)
 }
 
 // Kind is how gemini is registered.
