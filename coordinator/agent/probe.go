@@ -97,33 +97,28 @@ type Versions struct {
 	Install        string // the command for the newest
 }
 
-// versionOf reads the version in what a program says of it.
-func versionOf(said string) (version []int, ok bool) {
+// versionOf reads the version in what a program says of it; nil if it cannot be read.
+func versionOf(said string) []int {
 	for word := range strings.FieldsSeq(said) {
 		var v [3]int
 		if n, _ := fmt.Sscanf(strings.TrimPrefix(word, "v"), "%d.%d.%d", &v[0], &v[1], &v[2]); n == 3 { // also 0.170.0-alpha.1
-			return v[:], true
+			return v[:]
 		}
 	}
-	return nil, false
-}
-
-// compareVersions compares what two programs say of their versions; those that cannot be read are equal to any.
-func compareVersions(said, other string) int {
-	a, ok1 := versionOf(said)
-	b, ok2 := versionOf(other)
-	if !ok1 || !ok2 {
-		return 0
-	}
-	return slices.Compare(a, b)
+	return nil
 }
 
 // IsOlder reports whether what a program says of its version is one before the oldest
 // tested. A version that cannot be read is not.
-func (k Versions) IsOlder(said string) bool { return compareVersions(said, k.Oldest) < 0 }
+func (k Versions) IsOlder(said string) bool {
+	v := versionOf(said)
+	return v != nil && slices.Compare(v, versionOf(k.Oldest)) < 0
+}
 
 // IsNewer reports the same of one after the newest tested.
-func (k Versions) IsNewer(said string) bool { return compareVersions(said, k.Newest) > 0 }
+func (k Versions) IsNewer(said string) bool {
+	return slices.Compare(versionOf(said), versionOf(k.Newest)) > 0
+}
 
 // Examine looks closer at what [CLI.Probe] has found, for a person who asks: at its version, its home, and what else it needs.
 // It returns only what is wrong; ctx bounds it.
