@@ -49,13 +49,16 @@ func (c *Agent) correctConfig() string {
 
 // login looks for credentials in the order in which codex takes them.
 func (c *Agent) login(ctx context.Context, path string) (ok bool, detail, fix string) {
-	provider, found, err := c.provider()
+	p, found, err := c.provider()
 	switch {
 	case err != nil:
 		return false, err.Error(), c.correctConfig()
+	case found && p.EnvKey == "":
+		return true, fmt.Sprintf("model provider %q needs no key", p.name), ""
+	case found && task.LookupEnv(c.Env, p.EnvKey) != "":
+		return true, fmt.Sprintf("%s is set, for model provider %q", p.EnvKey, p.name), ""
 	case found:
-		ok, detail = provider.ready(c.Env)
-		return ok, detail, ""
+		return false, fmt.Sprintf("model provider %q needs %s in the environment", p.name, p.EnvKey), ""
 	case task.LookupEnv(c.Env, "CODEX_API_KEY") != "":
 		return true, "CODEX_API_KEY is set", ""
 	}
@@ -77,16 +80,6 @@ type provider struct {
 	name     string
 	EnvKey   string `toml:"env_key"`
 	NeedAuth bool   `toml:"requires_openai_auth"`
-}
-
-func (p provider) ready(env []string) (bool, string) {
-	switch {
-	case p.EnvKey == "":
-		return true, fmt.Sprintf("model provider %q needs no key", p.name)
-	case task.LookupEnv(env, p.EnvKey) != "":
-		return true, fmt.Sprintf("%s is set, for model provider %q", p.EnvKey, p.name)
-	}
-	return false, fmt.Sprintf("model provider %q needs %s in the environment", p.name, p.EnvKey)
 }
 
 // A config is what matters here of codex's own configuration.
