@@ -155,13 +155,10 @@ func (a *app) accountRmCommand() *cobra.Command {
 			return usage("stint account disable "+id, "%s is the account of your own login; it can only be disabled", id)
 		}
 		var use state.AccountUse
-		err = a.callRunning(func(cl *client.Client) error {
-			list, err := cl.Accounts(c.Context())
-			if i := slices.IndexFunc(list, func(u state.AccountUse) bool { return u.Name == id }); i >= 0 {
-				use = list[i]
-			}
-			return err
-		})
+		list, err := ask(c.Context(), a.callRunning, func(cl *client.Client) ([]state.AccountUse, error) { return cl.Accounts(c.Context()) })
+		if i := slices.IndexFunc(list, func(u state.AccountUse) bool { return u.Name == id }); i >= 0 {
+			use = list[i]
+		}
 		if err != nil && !errors.Is(err, client.ErrNoMaster) { // without one nothing runs
 			return err
 		}
@@ -189,10 +186,8 @@ func (a *app) accountAct(name, short string) *cobra.Command {
 		if _, err := a.accountUse(c.Context(), args[0]); err != nil {
 			return err
 		}
-		return a.call(c.Context(), func(cl *client.Client) error {
-			_, err := cl.ActOnAccount(c.Context(), args[0], name)
-			return err
-		})
+		_, err := ask(c.Context(), a.call, func(cl *client.Client) (state.AccountUse, error) { return cl.ActOnAccount(c.Context(), args[0], name) })
+		return err
 	}, a.completeAccounts))
 }
 
@@ -287,10 +282,10 @@ func (a *app) accountLoginCommand() *cobra.Command {
 		if err := login.Run(); err != nil {
 			return &cliError{code: exitAgent, message: command + " did not log in", err: err, try: "stint account show " + args[0]}
 		}
-		return a.call(c.Context(), func(cl *client.Client) error {
-			_, err := cl.ActOnAccount(c.Context(), args[0], "enable")
-			return err
+		_, err = ask(c.Context(), a.call, func(cl *client.Client) (state.AccountUse, error) {
+			return cl.ActOnAccount(c.Context(), args[0], "enable")
 		})
+		return err
 	}, a.completeAccounts)
 }
 
@@ -307,7 +302,7 @@ func (a *app) accounts(ctx context.Context) (list []state.AccountUse, err error)
 	if err = cmp.Or(err, wrong); err != nil {
 		return nil, err
 	}
-	err = a.call(ctx, func(c *client.Client) (err error) { list, err = c.Accounts(ctx); return err })
+	list, err = ask(ctx, a.call, func(c *client.Client) ([]state.AccountUse, error) { return c.Accounts(ctx) })
 	list = slices.DeleteFunc(list, func(u state.AccountUse) bool { return file.find(u.Name) == nil && u.Running+u.Waiting == 0 && !u.Hold })
 	for i := range list {
 		u := &list[i]

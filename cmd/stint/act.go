@@ -20,8 +20,7 @@ import (
 
 func (a *app) whyCommand() *cobra.Command {
 	return a.withJSON(command("why ID", "print in one sentence why a task waits, or how it ended", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		var why string
-		err := a.call(c.Context(), func(cl *client.Client) (err error) { why, err = cl.Why(c.Context(), args[0]); return err })
+		why, err := ask(c.Context(), a.call, func(cl *client.Client) (string, error) { return cl.Why(c.Context(), args[0]) })
 		if err != nil {
 			return err
 		}
@@ -108,8 +107,7 @@ func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *
 		}
 		var failed error
 		for _, ref := range refs {
-			var view wire.TaskView
-			err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = do(cl, c.Context(), ref); return err })
+			view, err := ask(c.Context(), a.call, func(cl *client.Client) (wire.TaskView, error) { return do(cl, c.Context(), ref) })
 			if err == nil && (name == "retry" || name == "release") { // it lets the task run
 				a.warnConfig(c.Context())
 			}
@@ -134,8 +132,7 @@ func (a *app) moveCommand() *cobra.Command {
 		if !to.First && to.Before == "" {
 			return usage("stint move "+args[0]+" --first, or --before ID", "stint move does not say where to")
 		}
-		var view wire.TaskView
-		err := a.call(c.Context(), func(cl *client.Client) (err error) { view, err = cl.Move(c.Context(), args[0], to); return err })
+		view, err := ask(c.Context(), a.call, func(cl *client.Client) (wire.TaskView, error) { return cl.Move(c.Context(), args[0], to) })
 		if err != nil {
 			return err
 		}
@@ -192,8 +189,7 @@ func (a *app) warnPaused() {
 func (a *app) verifyCommand() *cobra.Command {
 	return a.withJSON(command("verify [OPTIONS] ID", "run the verify command of a task again", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		ctx := c.Context()
-		var res task.CheckResult
-		err := a.call(ctx, func(c *client.Client) (err error) { res, err = c.Verify(ctx, args[0]); return err })
+		res, err := ask(ctx, a.call, func(c *client.Client) (task.CheckResult, error) { return c.Verify(ctx, args[0]) })
 		switch {
 		case isDetached(ctx):
 			return &cliError{code: exitInterrupted, message: "interrupted; the verify command was ended"}

@@ -413,13 +413,11 @@ func (a *app) addEnvironment(specs []task.TaskSpec) {
 }
 
 // askAgents asks a running master about the agents, for tasks of this shell.
-func (a *app) askAgents(ctx context.Context, probe bool) (body wire.AgentsBody, err error) {
+func (a *app) askAgents(ctx context.Context, probe bool) (wire.AgentsBody, error) {
 	env, _ := a.environment()
-	err = a.callRunning(func(c *client.Client) error {
-		body, err = c.Agents(ctx, wire.AgentsQuery{Probe: probe, Environment: env})
-		return err
+	return ask(ctx, a.callRunning, func(c *client.Client) (wire.AgentsBody, error) {
+		return c.Agents(ctx, wire.AgentsQuery{Probe: probe, Environment: env})
 	})
-	return body, err
 }
 
 // lookAtAgents returns the function with which a master tells of its agents.

@@ -60,15 +60,14 @@ func (a *app) completeJobs(status string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
 		defer cancel()
-		_ = a.callRunning(func(cl *client.Client) error { // without an answer there is nothing to offer
-			list, err := cl.Jobs(ctx, jobs.Filter{Status: status, Newest: true, Limit: 50})
-			for _, j := range list {
-				if len(args) == 0 {
-					out = append(out, shortID(j.ID)+"\t"+escapeText(j.Status+" "+j.Action+" "+j.ObjectID))
-				}
-			}
-			return err
+		list, _ := ask(ctx, a.callRunning, func(cl *client.Client) ([]jobs.Job, error) { // without an answer there is nothing to offer
+			return cl.Jobs(ctx, jobs.Filter{Status: status, Newest: true, Limit: 50})
 		})
+		for _, j := range list {
+			if len(args) == 0 {
+				out = append(out, shortID(j.ID)+"\t"+escapeText(j.Status+" "+j.Action+" "+j.ObjectID))
+			}
+		}
 		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 }
@@ -77,15 +76,12 @@ func (a *app) completeJobs(status string) cobra.CompletionFunc {
 func (a *app) sessionNames(ctx context.Context) (names []string) {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
-	_ = a.callRunning(func(cl *client.Client) error { // without an answer there is nothing to offer
-		sessions, err := cl.Sessions(ctx)
-		for _, s := range sessions {
-			if !slices.Contains(names, s.Key) { // several agents
-				names = append(names, s.Key)
-			}
+	list, _ := ask(ctx, a.callRunning, func(cl *client.Client) ([]state.Session, error) { return cl.Sessions(ctx) }) // without an answer there is nothing to offer
+	for _, s := range list {
+		if !slices.Contains(names, s.Key) { // several agents
+			names = append(names, s.Key)
 		}
-		return err
-	})
+	}
 	return names
 }
 

@@ -141,10 +141,7 @@ func (a *app) cronAdded(ctx context.Context, name string) error {
 	}
 	i := slices.IndexFunc(list, func(s task.Schedule) bool { return s.Name == name })
 	if i >= 0 && list[i].Paused { // as one of that name was, which was removed just now
-		if err := a.call(ctx, func(cl *client.Client) (err error) {
-			list[i], err = cl.ActOnSchedule(ctx, name, "resume", time.Now())
-			return err
-		}); err != nil {
+		if list[i], err = a.actOnSchedule(ctx, name, "resume"); err != nil {
 			return err
 		}
 	}
@@ -165,10 +162,9 @@ func (a *app) cronAdded(ctx context.Context, name string) error {
 
 // schedules asks the master for the schedules; it notices then what has changed in them. What is wrong there
 // goes to stderr: it does not concern the others.
-func (a *app) schedules(ctx context.Context) (list []task.Schedule, err error) {
+func (a *app) schedules(ctx context.Context) ([]task.Schedule, error) {
 	a.creates = true
-	var out wire.SchedulesBody
-	err = a.callOrOpen(ctx, func(c *client.Client) (err error) { out, err = c.Schedules(ctx); return err })
+	out, err := ask(ctx, a.callOrOpen, func(c *client.Client) (wire.SchedulesBody, error) { return c.Schedules(ctx) })
 	if out.Finding != "" {
 		a.hint("stint: %s\n", escapeText(oneLine(out.Finding)))
 	}
@@ -215,7 +211,7 @@ func (a *app) cronRmCommand() *cobra.Command {
 		}); err != nil {
 			return err
 		}
-		_ = a.callRunning(func(cl *client.Client) error { _, err := cl.Schedules(c.Context()); return err }) // without a master nothing fires
+		_ = a.callRunning(c.Context(), func(cl *client.Client) error { _, err := cl.Schedules(c.Context()); return err }) // without a master nothing fires
 		return printText(a.stdout, "removed "+s.Name)
 	}, a.completeSchedules)
 }
@@ -232,14 +228,15 @@ func (a *app) findSchedule(name string) (file *schedulesFile, s schedule.Schedul
 	return nil, s, cmp.Or[error](err, &cliError{code: exitNotFound, message: "there is no schedule " + clip(name, 40), try: "stint cron ls"})
 }
 
+// actOnSchedule fires a schedule, pauses or resumes it.
+func (a *app) actOnSchedule(ctx context.Context, name, act string) (task.Schedule, error) {
+	at := time.Now() // call may repeat the request, which is one firing then
+	return ask(ctx, a.call, func(c *client.Client) (task.Schedule, error) { return c.ActOnSchedule(ctx, name, act, at) })
+}
+
 func (a *app) cronAct(name, short string) *cobra.Command {
 	return a.noRun(command(name+" NAME", short, cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		var s task.Schedule
-		at := time.Now() // call may repeat the request, which is one firing then
-		err := a.call(c.Context(), func(cl *client.Client) (err error) {
-			s, err = cl.ActOnSchedule(c.Context(), args[0], name, at)
-			return err
-		})
+		s, err := a.actOnSchedule(c.Context(), args[0], name)
 		switch {
 		case err != nil:
 			return err
@@ -334,8 +331,7 @@ func outcomeText(r *task.JobRun) string {
 func (a *app) cronRunsCommand() *cobra.Command {
 	most := 0
 	c := a.withJSON(command("runs [OPTIONS] NAME", "list how the firings of a schedule went, the newest first", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		var list []task.JobRun
-		err := a.call(c.Context(), func(cl *client.Client) (err error) { list, err = cl.JobRuns(c.Context(), args[0], most); return err })
+		list, err := ask(c.Context(), a.call, func(cl *client.Client) ([]task.JobRun, error) { return cl.JobRuns(c.Context(), args[0], most) })
 		if err != nil {
 			return err
 		}

@@ -78,11 +78,10 @@ func (d *demonstration) printf(format string, args ...any) {
 	_, _ = fmt.Fprintln(d.stdout, text) // without anyone to see it, there is nothing to show
 }
 
-func (d *demonstration) add(ctx context.Context, session, prompt string) (view wire.TaskView, err error) {
+func (d *demonstration) add(ctx context.Context, session, prompt string) (wire.TaskView, error) {
 	spec := task.TaskSpec{SessionKey: session, Workspace: d.workspace, Prompt: prompt}
 	d.printf("   $ stint task -d --session %s %q", session, prompt)
-	err = d.call(ctx, func(c *client.Client) (err error) { view, err = c.Submit(ctx, spec); return err })
-	return view, err
+	return ask(ctx, d.call, func(c *client.Client) (wire.TaskView, error) { return c.Submit(ctx, spec) })
 }
 
 func (d *demonstration) await(ctx context.Context, id string) (wire.TaskView, error) {

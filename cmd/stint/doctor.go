@@ -134,7 +134,7 @@ func (a *app) examineSchedules(ctx context.Context, dir string, cfg *Config) []f
 	if _, down := a.health(ctx); err == nil && down != nil {
 		f.Status, f.Text, f.Try = healthWarn, f.Text+", and nothing fires: no master is running", "stint serve"
 	} else if err == nil {
-		err = a.callRunning(func(c *client.Client) error { _, err := c.Schedules(ctx); return err })
+		err = a.callRunning(ctx, func(c *client.Client) error { _, err := c.Schedules(ctx); return err })
 	}
 	if err != nil {
 		f = failed("schedules", err)

@@ -19,9 +19,8 @@ func (a *app) dryRun(ctx context.Context, specs []task.TaskSpec, many bool) erro
 		base.AutoStart = false // a master goes on with what is queued
 	}
 	a.addEnvironment(specs)
-	var list []task.TaskPreview
 	a.creates = true
-	err := a.callOrOpen(ctx, func(c *client.Client) (err error) { list, err = c.Preview(ctx, specs); return err })
+	list, err := ask(ctx, a.callOrOpen, func(c *client.Client) ([]task.TaskPreview, error) { return c.Preview(ctx, specs) })
 	if err != nil {
 		return err
 	}

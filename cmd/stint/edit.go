@@ -55,11 +55,11 @@ func (a *app) editCommand() *cobra.Command {
 		case len(set) > 0 && len(args) == 0:
 			return usage("stint edit ID --set KEY=VALUE", "--set changes one task, and none is named")
 		case len(set) > 0:
-			var view wire.TaskView
 			patch, err := task.PatchOf(set)
-			if err == nil {
-				err = a.callOrOpen(ctx, func(c *client.Client) (err error) { view, err = c.Edit(ctx, args[0], patch); return err })
+			if err != nil {
+				return err
 			}
+			view, err := ask(ctx, a.callOrOpen, func(c *client.Client) (wire.TaskView, error) { return c.Edit(ctx, args[0], patch) })
 			if err != nil {
 				return err
 			}
@@ -105,10 +105,9 @@ func (a *app) editLedger(ctx context.Context, files ledger.Files) error {
 }
 
 // reconcile lets a master take over tasks.md, or does it where none is to run.
-func (a *app) reconcile(ctx context.Context, accept bool) (t task.Reconciled, err error) {
+func (a *app) reconcile(ctx context.Context, accept bool) (task.Reconciled, error) {
 	a.creates = true
-	err = a.callOrOpen(ctx, func(c *client.Client) (err error) { t, err = c.Reconcile(ctx, accept); return err })
-	return t, err
+	return ask(ctx, a.callOrOpen, func(c *client.Client) (task.Reconciled, error) { return c.Reconcile(ctx, accept) })
 }
 
 // callOrOpen is call. Where no master runs and none is to be started, it opens the state directory

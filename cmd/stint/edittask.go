@@ -39,8 +39,7 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	var v wire.TaskView
-	err = a.callOrOpen(ctx, func(c *client.Client) (err error) { v, err = c.Task(ctx, ref); return err })
+	v, err := ask(ctx, a.callOrOpen, func(c *client.Client) (wire.TaskView, error) { return c.Task(ctx, ref) })
 	if err != nil {
 		return err
 	}

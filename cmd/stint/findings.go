@@ -24,16 +24,13 @@ func (a *app) warnFindings(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWarn)
 	defer cancel()
-	_ = a.callRunning(func(c *client.Client) error { // without a master there is nobody to ask
-		list, err := c.Findings(ctx)
-		switch {
-		case len(list) == 1:
-			a.hint("stint: %s\n", escapeText(oneLine(list[0].String())))
-		case len(list) > 1:
-			a.hint("stint: the ledger has %s; to check all files: stint fsck\n", count(len(list), "finding"))
-		}
-		return err
-	})
+	list, _ := ask(ctx, a.callRunning, func(c *client.Client) ([]task.Finding, error) { return c.Findings(ctx) }) // without a master there is nobody to ask
+	switch {
+	case len(list) == 1:
+		a.hint("stint: %s\n", escapeText(oneLine(list[0].String())))
+	case len(list) > 1:
+		a.hint("stint: the ledger has %s; to check all files: stint fsck\n", count(len(list), "finding"))
+	}
 }
 
 // byHand returns which fields of a task a person has set last, from its records: "priority, prompt (seq 12)".
@@ -123,24 +120,21 @@ func (a *app) warnAccounts(ctx context.Context, views []wire.TaskView) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWarn)
 	defer cancel()
-	_ = a.callRunning(func(c *client.Client) error { // the list is what was asked for
-		list, err := c.Accounts(ctx)
-		for _, u := range list {
-			waits := func(v wire.TaskView) bool { return v.Status == state.Queued && v.AccountName() == u.Name }
-			if u.Why != "" && !slices.Contains(a.told, u.Name) && slices.ContainsFunc(views, waits) {
-				a.hint("stint: %s\n", escapeText(oneLine(u.Why)))
-				a.told = append(a.told, u.Name)
-			}
+	list, _ := ask(ctx, a.callRunning, func(c *client.Client) ([]state.AccountUse, error) { return c.Accounts(ctx) }) // the tasks are what was asked for
+	for _, u := range list {
+		waits := func(v wire.TaskView) bool { return v.Status == state.Queued && v.AccountName() == u.Name }
+		if u.Why != "" && !slices.Contains(a.told, u.Name) && slices.ContainsFunc(views, waits) {
+			a.hint("stint: %s\n", escapeText(oneLine(u.Why)))
+			a.told = append(a.told, u.Name)
 		}
-		return err
-	})
+	}
 }
 
 // warnAccountsOf is warnAccounts for the first hundred of some tasks, at which it looks only where
 // an account that was not told of keeps any task from starting.
 func (a *app) warnAccountsOf(ctx context.Context, refs []string) {
 	const most = 100
-	_ = a.callRunning(func(c *client.Client) error { // it is told the next time
+	_ = a.callRunning(ctx, func(c *client.Client) error { // it is told the next time
 		list, err := c.Accounts(ctx)
 		if !slices.ContainsFunc(list, func(u state.AccountUse) bool { return u.Why != "" && u.Waiting > 0 && !slices.Contains(a.told, u.Name) }) {
 			return err

@@ -70,8 +70,7 @@ func laterTime(option, text string) (time.Time, error) {
 
 // onJob makes a request, and prints the job that it returns.
 func (a *app) onJob(c *cobra.Command, request func(*client.Client) (jobs.Job, error)) error {
-	var job jobs.Job
-	err := a.callOrOpen(c.Context(), func(cl *client.Client) (err error) { job, err = request(cl); return err })
+	job, err := ask(c.Context(), a.callOrOpen, request)
 	if err != nil {
 		return err
 	}
@@ -99,8 +98,8 @@ const maxReason = 300
 
 // listJobs makes a request, and prints the jobs that it returns: as JSON, ids or a table.
 func (a *app) listJobs(c *cobra.Command, none string, request func(*client.Client) ([]jobs.Job, error)) error {
-	var list []jobs.Job
-	if err := a.callOrOpen(c.Context(), func(cl *client.Client) (err error) { list, err = request(cl); return err }); err != nil {
+	list, err := ask(c.Context(), a.callOrOpen, request)
+	if err != nil {
 		return err
 	}
 	defer a.warnFindings(c.Context())
@@ -133,8 +132,7 @@ func (a *app) jobLsCommand() *cobra.Command {
 
 func (a *app) jobShowCommand() *cobra.Command {
 	return a.withJSON(command("show [OPTIONS] ID", "show a due job", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		var j jobs.Job
-		err := a.callOrOpen(c.Context(), func(cl *client.Client) (err error) { j, err = cl.Job(c.Context(), args[0]); return err })
+		j, err := ask(c.Context(), a.callOrOpen, func(cl *client.Client) (jobs.Job, error) { return cl.Job(c.Context(), args[0]) })
 		if err != nil {
 			return err
 		}

@@ -174,9 +174,8 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 }
 
 // listRunning asks a running master for a list of tasks.
-func (a *app) listRunning(ctx context.Context, f state.Filter) (views []wire.TaskView, err error) {
-	err = a.callRunning(func(c *client.Client) (err error) { views, err = c.List(ctx, f); return err })
-	return views, err
+func (a *app) listRunning(ctx context.Context, f state.Filter) ([]wire.TaskView, error) {
+	return ask(ctx, a.callRunning, func(c *client.Client) ([]wire.TaskView, error) { return c.List(ctx, f) })
 }
 
 // listed returns the tasks of a list, newest first, and in any case those that run: of the archive, of a master, or of a state

@@ -46,7 +46,7 @@ type ready struct {
 func (a *app) call(ctx context.Context, request func(*client.Client) error) error {
 	deadline := time.Now().Add(masterWait)
 	for starts := 0; ; {
-		err := a.callRunning(request)
+		err := a.callRunning(ctx, request)
 		if errors.Is(err, client.ErrNoMaster) && starts < maxStarts {
 			if err = a.startBackground(ctx); err == nil {
 				starts++
@@ -78,7 +78,7 @@ func isPassing(err error) bool {
 
 // callRunning makes a request to a running master, and returns client.ErrNoMaster if
 // there is none, or guard.ErrForeign if another user listens where one of ours would.
-func (a *app) callRunning(request func(*client.Client) error) error {
+func (a *app) callRunning(_ context.Context, request func(*client.Client) error) error {
 	sockets, err := a.sockets()
 	if err != nil {
 		return err
@@ -95,16 +95,23 @@ func (a *app) callRunning(request func(*client.Client) error) error {
 	return err
 }
 
+// A finder makes a request to a master: it is [app.call], [app.callOrOpen] or [app.callRunning].
+type finder = func(ctx context.Context, request func(*client.Client) error) error
+
+// ask makes a request that has an answer.
+func ask[T any](ctx context.Context, find finder, request func(*client.Client) (T, error)) (answer T, err error) {
+	err = find(ctx, func(c *client.Client) (err error) { answer, err = request(c); return err })
+	return answer, err
+}
+
 // task asks the master about a task.
-func (a *app) task(ctx context.Context, ref string) (v wire.TaskView, err error) {
-	err = a.call(ctx, func(c *client.Client) (err error) { v, err = c.Task(ctx, ref); return err })
-	return v, err
+func (a *app) task(ctx context.Context, ref string) (wire.TaskView, error) {
+	return ask(ctx, a.call, func(c *client.Client) (wire.TaskView, error) { return c.Task(ctx, ref) })
 }
 
 // health asks a running master about itself.
-func (a *app) health(ctx context.Context) (h task.Health, err error) {
-	err = a.callRunning(func(c *client.Client) (err error) { h, err = c.Health(ctx); return err })
-	return h, err
+func (a *app) health(ctx context.Context) (task.Health, error) {
+	return ask(ctx, a.callRunning, func(c *client.Client) (task.Health, error) { return c.Health(ctx) })
 }
 
 // another returns an app that finds its own way to the master, for another goroutine.
@@ -186,8 +193,7 @@ func (a *app) wait(ctx context.Context, ref string) (wire.TaskView, error) {
 		if err := find(ctx, look); err != nil {
 			return view, err
 		}
-		var end wire.TaskView
-		err := a.callRunning(func(c *client.Client) (err error) { end, err = c.Wait(ctx, view.ID); return err })
+		end, err := ask(ctx, a.callRunning, func(c *client.Client) (wire.TaskView, error) { return c.Wait(ctx, view.ID) })
 		if !isGone(err) {
 			return end, err
 		}
@@ -200,7 +206,7 @@ func (a *app) wait(ctx context.Context, ref string) (wire.TaskView, error) {
 // awaitMaster makes a request as soon as there is a master, and starts none.
 func (a *app) awaitMaster(ctx context.Context, request func(*client.Client) error) error {
 	for deadline := time.Now().Add(masterWait); ; {
-		err := a.callRunning(request)
+		err := a.callRunning(ctx, request)
 		if !isGone(err) {
 			return err
 		}

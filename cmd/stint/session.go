@@ -31,8 +31,7 @@ func (a *app) findSession(ctx context.Context, ref string) (view wire.SessionVie
 		}
 		ref = resolved(ref) // of one that is gone there may still be a session
 	}
-	err = a.call(ctx, func(c *client.Client) (err error) { view, err = c.Session(ctx, ref); return err })
-	return view, err
+	return ask(ctx, a.call, func(c *client.Client) (wire.SessionView, error) { return c.Session(ctx, ref) })
 }
 
 func (a *app) sessionLsCommand() *cobra.Command {
@@ -41,7 +40,7 @@ func (a *app) sessionLsCommand() *cobra.Command {
 		var list []state.Session
 		_, none, err := a.stateMissing()
 		if !none && err == nil {
-			err = a.call(ctx, func(c *client.Client) (err error) { list, err = c.Sessions(ctx); return err })
+			list, err = ask(ctx, a.call, func(c *client.Client) ([]state.Session, error) { return c.Sessions(ctx) })
 		}
 		if err != nil {
 			return err

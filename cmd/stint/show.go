@@ -48,8 +48,7 @@ func (a *app) showCommand() *cobra.Command {
 func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	switch {
 	case o.prompt:
-		var p task.SentPrompt
-		err := a.call(ctx, func(c *client.Client) (err error) { p, err = c.Prompt(ctx, ref, o.run); return err })
+		p, err := ask(ctx, a.call, func(c *client.Client) (task.SentPrompt, error) { return c.Prompt(ctx, ref, o.run) })
 		if err != nil {
 			return err
 		}
@@ -67,8 +66,7 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	case o.run != "":
 		return usage("stint show --prompt --run "+o.run+" "+ref, "--run chooses a prompt, and --prompt is not given")
 	case o.raw:
-		var text []byte
-		err := a.call(ctx, func(c *client.Client) (err error) { text, err = c.Raw(ctx, ref); return err })
+		text, err := ask(ctx, a.call, func(c *client.Client) ([]byte, error) { return c.Raw(ctx, ref) })
 		if err != nil {
 			return err
 		}

@@ -149,7 +149,7 @@ func TestPromise11SquattedSocket(t *testing.T) {
 		must(t, os.Chmod(run, 0o755)) // else it is not used
 		a := &app{stateOption: state, stderr: io.Discard}
 		if socket == earlier {
-			if err := a.callRunning(ask); !errors.Is(err, client.ErrNoMaster) {
+			if err := a.callRunning(t.Context(), ask); !errors.Is(err, client.ErrNoMaster) {
 				t.Errorf("at an earlier socket: %v", err)
 			}
 			continue

@@ -30,8 +30,8 @@ func (a *app) uiCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var page wire.PageAddress
-		if err := a.call(ctx, func(c *client.Client) (err error) { page, err = c.PageAddress(ctx); return err }); err != nil {
+		page, err := ask(ctx, a.call, func(c *client.Client) (wire.PageAddress, error) { return c.PageAddress(ctx) })
+		if err != nil {
 			return err
 		}
 		file := filepath.Join(state, "ui.html")

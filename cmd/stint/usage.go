@@ -63,7 +63,7 @@ func (a *app) usageCommand() *cobra.Command {
 
 // readUsage asks the master that is at work, which has the sums in memory, or reads the state directory.
 func (a *app) readUsage(ctx context.Context, dir string, q task.UsageQuery) (rows []task.UsageRow, err error) {
-	if strings.Contains(q.By, "run") || strings.Contains(q.By, "task") || a.callRunning(func(c *client.Client) error {
+	if strings.Contains(q.By, "run") || strings.Contains(q.By, "task") || a.callRunning(ctx, func(c *client.Client) error {
 		rows, err = c.Usage(ctx, q, zoneName())
 		return err
 	}) != nil {

@@ -171,8 +171,7 @@ const (
 // look calls see with a task again and again, until ctx ends.
 func (a *app) look(ctx context.Context, id string, first, pace time.Duration, see func(*wire.TaskView, error)) {
 	for next := first; task.Sleep(ctx, next) == nil; next = pace {
-		var view wire.TaskView
-		err := a.callRunning(func(c *client.Client) (err error) { view, err = c.Task(ctx, id); return err })
+		view, err := ask(ctx, a.callRunning, func(c *client.Client) (wire.TaskView, error) { return c.Task(ctx, id) })
 		if ctx.Err() == nil {
 			see(&view, err)
 		}
