@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,27 +51,30 @@ func (a *app) demoCommand() *cobra.Command {
 			err = errors.Join(err, d.stopMaster(end))
 		}()
 		d.printf("Everything happens in %s; the agent is the built-in one.\n", base)
-		for _, step := range []func(context.Context) error{d.sideBySide, d.followUp, d.killed} {
-			if err := step(ctx); err != nil {
-				return err
-			}
-		}
+		d.sideBySide(ctx)
+		d.followUp(ctx)
+		d.killed(ctx)
 		d.printf("Done in %.1f s. What is left to look at:", time.Since(d.start).Seconds())
 		d.printf("   %s    every step, in Markdown", filepath.Join(dir, "tasks.md"))
 		d.printf("   %s        what the agent was sent and wrote", filepath.Join(dir, "runs"))
 		d.printf("   stint --state-dir %s ls", dir)
 		d.printf("Remove it with: rm -r %s", base)
-		return nil
+		return d.err
 	})
 }
 
+// A demonstration does and prints nothing more once something has gone wrong.
 type demonstration struct {
 	*app
 	workspace string
 	start     time.Time
+	err       error
 }
 
 func (d *demonstration) printf(format string, args ...any) {
+	if d.err != nil {
+		return
+	}
 	text := fmt.Sprintf(format, args...)
 	if width := terminalWidth(d.stdout); width > 0 && !strings.HasPrefix(text, " ") { // a command stays in one line
 		text = strings.Join(wrap(text, width), "\n")
@@ -78,83 +82,72 @@ func (d *demonstration) printf(format string, args ...any) {
 	_, _ = fmt.Fprintln(d.stdout, text) // without anyone to see it, there is nothing to show
 }
 
-func (d *demonstration) add(ctx context.Context, session, prompt string) (wire.TaskView, error) {
-	spec := task.TaskSpec{SessionKey: session, Workspace: d.workspace, Prompt: prompt}
-	d.printf("   $ stint task -d --session %s %q", session, prompt)
-	return ask(ctx, d.call, func(c *client.Client) (wire.TaskView, error) { return c.Submit(ctx, spec) })
+// do returns the task that f returns.
+func (d *demonstration) do(f func() (wire.TaskView, error)) (view wire.TaskView) {
+	if d.err == nil {
+		view, d.err = f()
+	}
+	return view
 }
 
-func (d *demonstration) await(ctx context.Context, id string) (wire.TaskView, error) {
-	view, err := d.wait(ctx, id)
-	if err == nil {
-		err = taskEnd(&view)
-	}
-	return view, err
+// add queues a task and returns its id.
+func (d *demonstration) add(ctx context.Context, session, prompt string) string {
+	spec := task.TaskSpec{SessionKey: session, Workspace: d.workspace, Prompt: prompt}
+	d.printf("   $ stint task -d --session %s %q", session, prompt)
+	return d.do(func() (wire.TaskView, error) {
+		return ask(ctx, d.call, func(c *client.Client) (wire.TaskView, error) { return c.Submit(ctx, spec) })
+	}).ID
+}
+
+func (d *demonstration) await(ctx context.Context, id string) wire.TaskView {
+	return d.do(func() (wire.TaskView, error) {
+		view, err := d.wait(ctx, id)
+		return view, cmp.Or(err, taskEnd(&view))
+	})
 }
 
 // sideBySide shows that sessions do not wait for each other.
-func (d *demonstration) sideBySide(ctx context.Context) error {
+func (d *demonstration) sideBySide(ctx context.Context) {
 	d.printf("1. Three sessions run side by side; each task works for a second.")
 	began := time.Now()
 	var ids []string
 	for _, session := range []string{"web", "api", "docs"} {
-		view, err := d.add(ctx, session, "Look at the "+session+" folder. demo:sleep=1s")
-		if err != nil {
-			return err
-		}
-		ids = append(ids, view.ID)
+		ids = append(ids, d.add(ctx, session, "Look at the "+session+" folder. demo:sleep=1s"))
 	}
 	for _, id := range ids {
-		if _, err := d.await(ctx, id); err != nil {
-			return err
-		}
+		d.await(ctx, id)
 	}
 	d.printf("   All three were done after %.1f s.\n", time.Since(began).Seconds())
-	return nil
 }
 
 // followUp shows that a session goes on where it was.
-func (d *demonstration) followUp(ctx context.Context) error {
+func (d *demonstration) followUp(ctx context.Context) {
 	d.printf("2. The next task of the session web resumes the agent's own session.")
-	view, err := d.add(ctx, "web", "And what did I ask you before?")
-	if err == nil {
-		view, err = d.await(ctx, view.ID)
-	}
-	if err != nil {
-		return err
-	}
+	view := d.await(ctx, d.add(ctx, "web", "And what did I ask you before?"))
 	d.printf("   %s", strings.ReplaceAll(escapeText(strings.TrimSpace(view.Result)), "\n", "\n   "))
 	d.printf("   It is the agent's session %s.\n", view.AgentSession)
-	return nil
 }
 
 // killed shows that a run survives its master.
-func (d *demonstration) killed(ctx context.Context) error {
+func (d *demonstration) killed(ctx context.Context) {
 	d.printf("3. The master is killed with SIGKILL while a task runs.")
-	view, err := d.add(ctx, "api", "Work for a moment. demo:sleep=1s")
-	if err != nil {
-		return err
-	}
-	running, err := d.untilRunning(ctx, view.ID)
-	if err != nil {
-		return err
+	id := d.add(ctx, "api", "Work for a moment. demo:sleep=1s")
+	running := d.do(func() (wire.TaskView, error) { return d.untilRunning(ctx, id) })
+	if d.err != nil {
+		return
 	}
 	h, err := d.health(ctx)
 	if err == nil {
 		err = syscall.Kill(h.PID, syscall.SIGKILL)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot kill the demo's master: %w", err)
+		d.err = fmt.Errorf("cannot kill the demo's master: %w", err)
 	}
 	d.printf("   $ kill -9 %d", h.PID)
-	d.printf("   $ stint wait %s          (starts a new master)", shortID(view.ID))
-	after, err := d.await(ctx, view.ID)
-	if err != nil {
-		return err
-	}
+	d.printf("   $ stint wait %s          (starts a new master)", shortID(id))
+	after := d.await(ctx, id)
 	same := map[bool]string{true: "the same one", false: "another one"}[after.AgentSession == running.AgentSession]
 	d.printf("   The task is %s: run again with retries %d, in the agent's session %s (%s).\n", after.Status, after.Retries, after.AgentSession, same)
-	return nil
 }
 
 // untilRunning returns a task once the agent works and its session is known.
