@@ -103,14 +103,10 @@ func (a *app) cronSpec(c *cobra.Command, o *taskOptions, s *schedule.Schedule, a
 		s.Spec = o.spec
 		return nil
 	}
-	source, err := a.promptSource(c, o, args)
-	if err == nil {
-		err = a.place(o, &o.spec)
-	}
-	if err != nil {
+	if err = a.place(o, &o.spec); err != nil {
 		return err
 	}
-	o.spec.Prompt, err = interruptibly(c.Context(), "interrupted; nothing was added", source.read)
+	o.spec.Prompt, err = interruptibly(c.Context(), "interrupted; nothing was added", func() (string, error) { return a.readPrompt(args, c.ArgsLenAtDash() >= 0, o.edit) })
 	s.Spec = o.spec
 	s.Spec.ID, s.Spec.DefaultAgent = "", ""
 	return err

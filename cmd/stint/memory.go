@@ -44,7 +44,7 @@ func (o *noteOptions) directoryFlag(c *cobra.Command) {
 func (a *app) takesText(use, short string, do func(ctx context.Context, dir string, cfg *Config, text string) error) *cobra.Command {
 	o := &noteOptions{}
 	c := command(use, short, cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
-		text, err := promptSource{args: args, literal: c.ArgsLenAtDash() == 0, stdin: a.stdin}.read()
+		text, err := a.readPrompt(args, c.ArgsLenAtDash() == 0, false)
 		if err != nil {
 			return err
 		}

@@ -213,25 +213,18 @@ func readInputs(paths []string) (files []state.InputFile, err error) {
 	return files, nil
 }
 
-// A promptSource is where a prompt comes from.
-type promptSource struct {
-	args    []string
-	literal bool // the arguments stood after --: they are the prompt, whatever they look like
-	edit    bool
-	stdin   io.Reader
-}
-
-// read returns the prompt, checked, without newlines at the end of a file, of stdin and of an edited text.
-func (p promptSource) read() (text string, err error) {
-	text = strings.Join(p.args, " ")
+// readPrompt returns the prompt of a command line, checked, without newlines at the end of a file, of stdin and of an
+// edited text. literal: the arguments are the prompt, whatever they look like.
+func (a *app) readPrompt(args []string, literal, edit bool) (text string, err error) {
+	text = strings.Join(args, " ")
 	switch {
-	case p.edit:
+	case edit:
 		text, err = runEditor(text)
-	case len(p.args) == 0:
+	case len(args) == 0:
 		err = usage(`stint task "PROMPT", stint task @FILE, or stint task - for stdin`, "there is no prompt")
-	case p.literal || len(p.args) > 1:
+	case literal || len(args) > 1:
 	case text == "-":
-		text, err = promptOf(readAtMost(p.stdin, maxSpecFile))
+		text, err = promptOf(readAtMost(a.stdin, maxSpecFile))
 	default:
 		text, err = textOrFile(text)
 	}

@@ -64,7 +64,7 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 // runPrompt runs the task of a command line, with the prompt of args, in that session if one is named.
 func (a *app) runPrompt(c *cobra.Command, o *taskOptions, args []string, session string) error {
 	ctx := c.Context()
-	prompt, err := a.promptSource(c, o, args)
+	args, err := o.promptArgs(c, args)
 	if err == nil {
 		_, err = interruptibly(ctx, nothingQueued, func() (bool, error) { return true, o.check(c, time.Now()) }) // @FILE may be a pipe
 	}
@@ -75,7 +75,7 @@ func (a *app) runPrompt(c *cobra.Command, o *taskOptions, args []string, session
 		err = a.place(o, &o.spec)
 	}
 	if err == nil {
-		o.spec.Prompt, err = interruptibly(ctx, nothingQueued, prompt.read)
+		o.spec.Prompt, err = interruptibly(ctx, nothingQueued, func() (string, error) { return a.readPrompt(args, c.ArgsLenAtDash() >= 0, o.edit) })
 	}
 	if err != nil {
 		return err

@@ -90,15 +90,15 @@ func (o *taskOptions) addCommonFlags(a *app, c *cobra.Command) {
 	exclusive(c, "at", "delay")
 }
 
-// promptSource returns where the prompt comes from.
-func (a *app) promptSource(c *cobra.Command, o *taskOptions, args []string) (promptSource, error) {
-	if c.Flags().Changed("prompt") {
-		if len(args) > 0 {
-			return promptSource{}, usage(c.CommandPath()+" --help", "the prompt is given twice: by --prompt, and as %q", clip(args[0], 40))
-		}
-		args = []string{o.prompt}
+// promptArgs returns the prompt of a command line: the arguments, or what --prompt has.
+func (o *taskOptions) promptArgs(c *cobra.Command, args []string) ([]string, error) {
+	if !c.Flags().Changed("prompt") {
+		return args, nil
 	}
-	return promptSource{args: args, literal: c.ArgsLenAtDash() >= 0, edit: o.edit, stdin: a.stdin}, nil
+	if len(args) > 0 {
+		return nil, usage(c.CommandPath()+" --help", "the prompt is given twice: by --prompt, and as %q", clip(args[0], 40))
+	}
+	return []string{o.prompt}, nil
 }
 
 // place fills in a task's directory, agent and id, where neither options nor spec name them.
