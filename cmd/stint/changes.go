@@ -67,15 +67,15 @@ func (a *app) undoCommand() *cobra.Command {
 		defer func() { _ = os.RemoveAll(dir) }()
 		place := &checkout.Place{Root: root, Dir: dir}
 		idle := func() error { // an error if a task runs in the checkout, or in one around it or in it
-			return a.call(ctx, func(cl *client.Client) error {
-				running, err := cl.List(ctx, state.Filter{Status: []state.Status{state.Running}})
-				for i := range running {
-					if t := &running[i]; task.IsBelow(t.Workspace, root) || task.IsBelow(root, t.Workspace) {
-						return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is running in this checkout; nothing was undone", shortID(t.ID)), try: "stint wait " + shortID(t.ID)}
-					}
-				}
-				return err
+			running, err := ask(ctx, a.call, func(cl *client.Client) ([]wire.TaskView, error) {
+				return cl.List(ctx, state.Filter{Status: []state.Status{state.Running}})
 			})
+			for i := range running {
+				if t := &running[i]; task.IsBelow(t.Workspace, root) || task.IsBelow(root, t.Workspace) {
+					return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is running in this checkout; nothing was undone", shortID(t.ID)), try: "stint wait " + shortID(t.ID)}
+				}
+			}
+			return err
 		}
 		if err := idle(); err != nil {
 			return err

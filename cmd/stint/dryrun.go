@@ -24,22 +24,13 @@ func (a *app) dryRun(ctx context.Context, specs []task.TaskSpec, many bool) erro
 	if err != nil {
 		return err
 	}
-	views := make([]wire.TaskView, len(list))
-	for i := range list {
-		views[i].Task = list[i].Task
-	}
-	a.noteDemo(ctx, specs, views)
+	a.noteDemo(ctx, specs, mapped(list, func(p *task.TaskPreview) wire.TaskView { return wire.TaskView{Task: p.Task} }))
 	a.warnPaused()
 	a.warnConfig(ctx)
-	switch {
-	case a.json:
+	if a.json {
 		err = printEach(a.stdout, list)
-	default:
-		texts := make([]string, len(list))
-		for i := range list {
-			texts[i] = describePreview(&list[i])
-		}
-		err = printText(a.stdout, strings.Join(texts, "\n\n"))
+	} else {
+		err = printText(a.stdout, strings.Join(mapped(list, describePreview), "\n\n"))
 	}
 	for i, p := range list { // the end of the first one that could not be run
 		if p.Reason != "" && err == nil {

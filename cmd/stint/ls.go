@@ -44,11 +44,7 @@ const watchEvery = 2 * time.Second
 
 func (a *app) lsCommand() *cobra.Command {
 	o := &lsOptions{}
-	c := &cobra.Command{
-		Use: "ls [OPTIONS]", Short: "list tasks: those that run, then the newest first",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.runLs(c, o) },
-	}
+	c := command("ls [OPTIONS]", "list tasks: those that run, then the newest first", cobra.NoArgs, func(c *cobra.Command, _ []string) error { return a.runLs(c, o) })
 	f := c.Flags()
 	f.StringSliceVar(&o.status, "status", nil, "only these `statuses`: "+statuses)
 	f.StringVar(&o.filter.Session, "session", "", "only tasks of this `session`")
@@ -227,7 +223,7 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 		views = append(views, slices.DeleteFunc(running, func(v wire.TaskView) bool { return slices.Contains(known, v.ID) })...)
 		return err
 	})
-	if isReadOnly(err) {
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) { // no master can write there
 		var tasks []state.Task
 		if tasks, err = statedir.List(ctx, dir, f); err == nil {
 			a.hint("stint: %s cannot be written, so no master runs: this is what its journal has\n", dir)
@@ -240,9 +236,6 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 	}
 	return views, err
 }
-
-// isReadOnly reports an error about a state directory in which no master can write.
-func isReadOnly(err error) bool { return errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) }
 
 // checkSession returns an error if a master runs that knows no session of that name.
 func (a *app) checkSession(ctx context.Context, name string) error {
@@ -335,12 +328,17 @@ func printTable[T any](a *app, list []T, none string, head, optional []string, r
 	return writeTable(a.stdout, rows, nil)
 }
 
-func idsOf(views []wire.TaskView) []string {
-	ids := make([]string, len(views))
-	for i, v := range views {
-		ids[i] = v.ID
+// mapped returns what f makes of each item of a list.
+func mapped[T, U any](list []T, f func(*T) U) []U {
+	made := make([]U, len(list))
+	for i := range list {
+		made[i] = f(&list[i])
 	}
-	return ids
+	return made
+}
+
+func idsOf(views []wire.TaskView) []string {
+	return mapped(views, func(v *wire.TaskView) string { return v.ID })
 }
 
 func printIDs(w io.Writer, views []wire.TaskView) error {

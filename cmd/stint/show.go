@@ -306,15 +306,13 @@ func checkEnd(code int) string {
 
 // iterationList has a line for each iteration whose verify command has ended. Each attempt counts from 1.
 func iterationList(list []state.Iteration) string {
-	lines := make([]string, len(list))
-	for i, r := range list {
+	return strings.Join(mapped(list, func(r *state.Iteration) string {
 		iteration := fmt.Sprint(r.Iteration)
 		if r.Attempt > 1 {
 			iteration = fmt.Sprintf("attempt %d, iteration %d", r.Attempt, r.Iteration)
 		}
-		lines[i] = fmt.Sprintf("%s  %s after %s, run %s", iteration, checkEnd(r.ExitCode), r.Duration, r.RunID)
-	}
-	return strings.Join(lines, "\n")
+		return fmt.Sprintf("%s  %s after %s, run %s", iteration, checkEnd(r.ExitCode), r.Duration, r.RunID)
+	}), "\n")
 }
 
 // maxContent is how many bytes a collected file may have for its content to be printed as JSON.

@@ -109,11 +109,7 @@ func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpe
 	}
 	a.noteDemo(ctx, specs, views)
 	a.warnConfig(ctx)
-	names := make([]string, len(views))
-	for i := range views {
-		names[i] = views[i].Agent
-	}
-	a.warnSecrets(ctx, names...)
+	a.warnSecrets(ctx, mapped(views, func(v *wire.TaskView) string { return v.Agent })...)
 	if o.detach {
 		may := newAccountsFile(dir).danger(base, inContainer)
 		for i := range views {
@@ -185,11 +181,7 @@ func (a *app) submit(ctx context.Context, o *taskOptions, specs []task.TaskSpec,
 
 // viewsOf returns tasks as a master would show them that knows no more of them.
 func viewsOf(tasks []state.Task) []wire.TaskView {
-	views := make([]wire.TaskView, len(tasks))
-	for i := range tasks {
-		views[i].Task = tasks[i]
-	}
-	return views
+	return mapped(tasks, func(t *state.Task) wire.TaskView { return wire.TaskView{Task: *t} })
 }
 
 // readInputs reads the files that a task is to come with. Their names are the

@@ -27,31 +27,27 @@ type usageOptions struct {
 
 func (a *app) usageCommand() *cobra.Command {
 	o := &usageOptions{}
-	c := &cobra.Command{
-		Use: "usage [OPTIONS]", Short: "print what runs have used, by day, agent, session or task",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			q, err := o.query(time.Now())
-			if err != nil {
-				return err
-			}
-			var rows []task.UsageRow
-			dir, none, err := a.stateMissing()
-			if err == nil && !none {
-				rows, err = a.readUsage(c.Context(), dir, q)
-			}
-			switch {
-			case err != nil:
-				return err
-			case a.json:
-				return printEach(a.stdout, rows)
-			case len(rows) == 0:
-				a.hint("stint: no runs\n")
-				return nil
-			}
-			return writeTable(a.stdout, escapeRows(usageTable(o.by, rows)), nil)
-		},
-	}
+	c := command("usage [OPTIONS]", "print what runs have used, by day, agent, session or task", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		q, err := o.query(time.Now())
+		if err != nil {
+			return err
+		}
+		var rows []task.UsageRow
+		dir, none, err := a.stateMissing()
+		if err == nil && !none {
+			rows, err = a.readUsage(c.Context(), dir, q)
+		}
+		switch {
+		case err != nil:
+			return err
+		case a.json:
+			return printEach(a.stdout, rows)
+		case len(rows) == 0:
+			a.hint("stint: no runs\n")
+			return nil
+		}
+		return writeTable(a.stdout, escapeRows(usageTable(o.by, rows)), nil)
+	})
 	f := c.Flags()
 	f.StringVar(&o.by, "by", "day", "one row for each `key`, or for each of several with commas: "+strings.Join(usageBy, ", "))
 	f.StringVar(&o.since, "since", "", "runs that ended at this `time` or later: 7d, 2026-11-21, \"2026-11-21 15:04\"")
@@ -143,10 +139,7 @@ func usageTable(by string, rows []task.UsageRow) [][]string {
 		head = append(head, "COST")
 	}
 	table := [][]string{head}
-	names := make([]string, len(rows))
-	for i, r := range rows {
-		names[i] = r.Key
-	}
+	names := mapped(rows, func(r *task.UsageRow) string { return r.Key })
 	if by == "task" || by == "run" {
 		names = shortIDs(names)
 	}
