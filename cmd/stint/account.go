@@ -155,7 +155,7 @@ func (a *app) accountRmCommand() *cobra.Command {
 			return usage("stint account disable "+id, "%s is the account of your own login; it can only be disabled", id)
 		}
 		var use state.AccountUse
-		list, err := ask(c.Context(), a.callRunning, func(cl *client.Client) ([]state.AccountUse, error) { return cl.Accounts(c.Context()) })
+		list, err := a.runningAccounts(c.Context())
 		if i := slices.IndexFunc(list, func(u state.AccountUse) bool { return u.Name == id }); i >= 0 {
 			use = list[i]
 		}

@@ -59,20 +59,11 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 		}
 	}
 	ctx := c.Context()
-	var r wire.Compacted
-	var pruned task.Pruned
-	err = a.callOrOpen(ctx, func(cl *client.Client) (err error) {
-		if o.files {
-			pruned, err = cl.Prune(ctx, olderThan, o.dryRun)
+	if o.files {
+		pruned, err := ask(ctx, a.callOrOpen, func(cl *client.Client) (task.Pruned, error) { return cl.Prune(ctx, olderThan, o.dryRun) })
+		if err != nil {
 			return err
 		}
-		r, err = cl.Compact(ctx, wire.CompactBody{OlderThan: olderThan.String(), DryRun: o.dryRun, KeepFailed: !o.failed, KeepJobs: o.clean})
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if o.files {
 		text := "removed "
 		if o.dryRun {
 			text = ""
@@ -82,6 +73,12 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 			text += "would remove "
 		}
 		return a.print(pruned, text+fmt.Sprintf("%s, %d KiB; %d KiB left", count(len(pruned.Removed), "place"), pruned.Bytes>>10, pruned.Left>>10))
+	}
+	r, err := ask(ctx, a.callOrOpen, func(cl *client.Client) (wire.Compacted, error) {
+		return cl.Compact(ctx, wire.CompactBody{OlderThan: olderThan.String(), DryRun: o.dryRun, KeepFailed: !o.failed, KeepJobs: o.clean})
+	})
+	if err != nil {
+		return err
 	}
 	text := compactText(&r, o)
 	if j := r.Jobs; j != nil {

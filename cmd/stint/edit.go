@@ -365,12 +365,9 @@ func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, re
 		digest, _ := r.Get(ledger.KeyAdopts)
 		return [2]string{r.ID, digest}
 	}
-	asked := map[[2]string]bool{}
-	for i := range records {
-		asked[adopts(&records[i])] = true
-	}
+	asked := mapped(records, adopts)
 	// Somebody may have saved an older buffer over records of this save, in the same moment.
-	if err == nil && wrong == nil && slices.ContainsFunc(left, func(r ledger.Record) bool { return asked[adopts(&r)] }) {
+	if err == nil && wrong == nil && slices.ContainsFunc(left, func(r ledger.Record) bool { return slices.Contains(asked, adopts(&r)) }) {
 		if e.undone++; e.undone == saveTries {
 			return false, e.kept(errors.New("another program saves an older " + e.files.Ledger() + " over it each time"))
 		}

@@ -113,6 +113,11 @@ func restart(background bool) string {
 	return map[bool]string{true: "stint serve --stop", false: "stint serve --stop, then stint serve"}[background]
 }
 
+// runningAccounts asks a running master for its accounts.
+func (a *app) runningAccounts(ctx context.Context) ([]state.AccountUse, error) {
+	return ask(ctx, a.callRunning, func(c *client.Client) ([]state.AccountUse, error) { return c.Accounts(ctx) })
+}
+
 // warnAccounts prints on stderr, once, which accounts keep some of these tasks from starting.
 func (a *app) warnAccounts(ctx context.Context, views []wire.TaskView) {
 	if !slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued }) {
@@ -120,7 +125,7 @@ func (a *app) warnAccounts(ctx context.Context, views []wire.TaskView) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWarn)
 	defer cancel()
-	list, _ := ask(ctx, a.callRunning, func(c *client.Client) ([]state.AccountUse, error) { return c.Accounts(ctx) }) // the tasks are what was asked for
+	list, _ := a.runningAccounts(ctx) // the tasks are what was asked for
 	for _, u := range list {
 		waits := func(v wire.TaskView) bool { return v.Status == state.Queued && v.AccountName() == u.Name }
 		if u.Why != "" && !slices.Contains(a.told, u.Name) && slices.ContainsFunc(views, waits) {
@@ -134,19 +139,14 @@ func (a *app) warnAccounts(ctx context.Context, views []wire.TaskView) {
 // an account that was not told of keeps any task from starting.
 func (a *app) warnAccountsOf(ctx context.Context, refs []string) {
 	const most = 100
-	_ = a.callRunning(ctx, func(c *client.Client) error { // it is told the next time
-		list, err := c.Accounts(ctx)
-		if !slices.ContainsFunc(list, func(u state.AccountUse) bool { return u.Why != "" && u.Waiting > 0 && !slices.Contains(a.told, u.Name) }) {
-			return err
-		}
-		var views []wire.TaskView
-		for _, ref := range refs[:min(len(refs), most)] {
-			v, _ := c.Task(ctx, ref) // one that has gone waits for nothing
-			views = append(views, v)
-		}
-		a.warnAccounts(ctx, views)
-		return nil
-	})
+	list, _ := a.runningAccounts(ctx) // else it is told the next time
+	if !slices.ContainsFunc(list, func(u state.AccountUse) bool { return u.Why != "" && u.Waiting > 0 && !slices.Contains(a.told, u.Name) }) {
+		return
+	}
+	a.warnAccounts(ctx, mapped(refs[:min(len(refs), most)], func(ref *string) wire.TaskView {
+		v, _ := ask(ctx, a.callRunning, func(c *client.Client) (wire.TaskView, error) { return c.Task(ctx, *ref) }) // one that has gone waits for nothing
+		return v
+	}))
 }
 
 // warnOtherPlace warns on stderr that the session of new tasks had another agent or directory so

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/term"
 	"golang.org/x/text/width"
 
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -97,9 +97,7 @@ func printText(w io.Writer, s string) error {
 // printJSON writes v as one line. What could harm a terminal stands within strings, where \u009b and the like do.
 func printJSON(w io.Writer, v any) error {
 	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	if err := wire.WriteJSON(&b, v); err != nil {
 		return err
 	}
 	_, err := io.WriteString(w, escapeJSON(b.String()))
