@@ -137,24 +137,20 @@ func (a *app) jobShowCommand() *cobra.Command {
 			return err
 		}
 		d := &description{}
-		for _, l := range [][2]string{
-			{"job", j.ID},
-			{"object", j.ObjectType + " " + j.ObjectID},
-			{"action", j.Action},
-			{"status", jobStatus(&j)},
-			{"waits for", j.WaitsFor},
-			{"due", localTime(j.RunAt)},
-			{"priority", j.Priority},
-			{"retry delay", (time.Duration(j.RetryDelaySec) * time.Second).String()},
-			{"key", j.IdempotencyKey},
-			{"worker", j.WorkerID},
-			{"next action", localTime(j.NextActionAt)},
-			{"audit event", j.AuditEventID},
-			{"created", localTime(j.CreatedAt)},
-			{"changed", localTime(j.UpdatedAt)},
-		} {
-			d.line(l[0], l[1])
-		}
+		d.line("job", j.ID)
+		d.line("object", j.ObjectType+" "+j.ObjectID)
+		d.line("action", j.Action)
+		d.line("status", jobStatus(&j))
+		d.line("waits for", j.WaitsFor)
+		d.line("due", localTime(j.RunAt))
+		d.line("priority", j.Priority)
+		d.line("retry delay", (time.Duration(j.RetryDelaySec) * time.Second).String())
+		d.line("key", j.IdempotencyKey)
+		d.line("worker", j.WorkerID)
+		d.line("next action", localTime(j.NextActionAt))
+		d.line("audit event", j.AuditEventID)
+		d.line("created", localTime(j.CreatedAt))
+		d.line("changed", localTime(j.UpdatedAt))
 		d.text("last error", j.Reason())
 		return a.print(j, d.String())
 	}, a.completeJobs("")))
