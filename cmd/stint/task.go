@@ -109,14 +109,10 @@ func workspace(option, root string) (string, error) {
 	dir := cmp.Or(option, root, ".")
 	abs, err := filepath.Abs(dir)
 	if err == nil {
-		abs, err = filepath.EvalSymlinks(abs)
+		abs, err = filepath.EvalSymlinks(abs + "/") // only a directory can have a slash behind it
 	}
 	if err != nil {
 		return "", usage("stint task -C DIRECTORY ...", "cannot use the directory %q: %v", dir, plainError(err))
-	}
-	fi, err := os.Stat(abs)
-	if err != nil || !fi.IsDir() {
-		return "", usage("stint task -C DIRECTORY ...", "%q is not a directory", dir)
 	}
 	return abs, nil
 }

@@ -2,7 +2,6 @@ package query
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 
 	"stint/coordinator/attempt"
@@ -117,12 +116,9 @@ func (q *Query) SearchMemory(ctx context.Context, m task.MemoryQuery) (task.Memo
 	if !filepath.IsAbs(m.Workspace) || !task.IsPrintable(m.Workspace) {
 		return task.MemoryResult{}, task.Wrong("workspace", hint, "%.200q is not an absolute path", m.Workspace)
 	}
-	dir, err := filepath.EvalSymlinks(m.Workspace)
+	dir, err := filepath.EvalSymlinks(m.Workspace + "/") // only a directory can have a slash behind it
 	if err != nil {
-		return task.MemoryResult{}, task.Wrong("workspace", hint, "the directory %.200q is not there", m.Workspace)
-	}
-	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
-		return task.MemoryResult{}, task.Wrong("workspace", hint, "%.200q is no directory", m.Workspace)
+		return task.MemoryResult{}, task.Wrong("workspace", hint, "there is no directory %.200q", m.Workspace)
 	}
 	if m.FromRun != "" && !q.isOfRun(m.FromRun, dir) {
 		return task.MemoryResult{}, errForeignNotes
