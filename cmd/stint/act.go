@@ -28,32 +28,23 @@ func (a *app) whyCommand() *cobra.Command {
 	}, a.completeIDs()))
 }
 
-func (a *app) cancelCommand() *cobra.Command {
-	return a.actCommand("cancel", "end tasks that are queued or running", acts("cancel"), state.Draft, state.Queued, state.Running)
-}
-
-func (a *app) rmCommand() *cobra.Command {
-	return a.actCommand("rm", "remove tasks from the lists", acts("remove"))
-}
-
-func (a *app) retryCommand() *cobra.Command {
-	return a.actCommand("retry", "queue tasks that have ended again", a.retryTask, state.Draft, state.Done, state.Failed, state.Canceled, state.Dead)
-}
-
-func (a *app) holdCommand() *cobra.Command {
-	return a.actCommand("hold", "let queued tasks wait until they are released", acts("hold"), state.Queued)
-}
+var (
+	cancelCommand = acting("cancel", "end tasks that are queued or running", acts("cancel"), state.Draft, state.Queued, state.Running)
+	holdCommand   = acting("hold", "let queued tasks wait until they are released", acts("hold"), state.Queued)
+	retryCommand  = acting("retry", "queue tasks that have ended again", (*app).retryTask, state.Draft, state.Done, state.Failed, state.Canceled, state.Dead)
+	rmCommand     = acting("rm", "remove tasks from the lists", acts("remove"))
+)
 
 func (a *app) releaseCommand() *cobra.Command {
 	var budget string
-	c := a.actCommand("release", "let held tasks run", func(cl *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
+	c := acting("release", "let held tasks run", func(a *app, cl *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
 		if budget != "" {
 			if err := a.raiseBudget(ctx, cl, ref, budget); err != nil {
 				return wire.TaskView{}, err
 			}
 		}
 		return cl.Act(ctx, ref, "release")
-	}, state.Queued)
+	}, state.Queued)(a)
 	c.Flags().StringVar(&budget, "budget", "", "what they may spend then: 5usd in all, or +5usd more than they have spent")
 	return c
 }
@@ -91,39 +82,41 @@ func (a *app) raiseBudget(ctx context.Context, cl *client.Client, ref, text stri
 	return err
 }
 
-type act = func(*client.Client, context.Context, string) (wire.TaskView, error)
+type act = func(*app, *client.Client, context.Context, string) (wire.TaskView, error)
 
 func acts(name string) act {
-	return func(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
+	return func(_ *app, c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
 		return c.Act(ctx, ref, name)
 	}
 }
 
-// actCommand builds a command for several tasks; it completes ids of tasks with these statuses.
-func (a *app) actCommand(name, short string, do act, statuses ...state.Status) *cobra.Command {
-	return a.withIDs(a.withJSON(command(name+" [OPTIONS] ID...", short, cobra.MinimumNArgs(1), func(c *cobra.Command, refs []string) error {
-		if name == "rm" && slices.Contains(refs, state.LastRef) {
-			return usage("stint ls, then stint rm ID", "rm takes no @last: the next time that is another task")
-		}
-		var failed error
-		for _, ref := range refs {
-			view, err := ask(c.Context(), a.call, func(cl *client.Client) (wire.TaskView, error) { return do(cl, c.Context(), ref) })
-			if err == nil && (name == "retry" || name == "release") { // it lets the task run
-				a.warnConfig(c.Context())
+// acting returns how to build a command for several tasks; it completes ids of tasks with these statuses.
+func acting(name, short string, do act, statuses ...state.Status) func(*app) *cobra.Command {
+	return func(a *app) *cobra.Command {
+		return a.withIDs(a.withJSON(command(name+" [OPTIONS] ID...", short, cobra.MinimumNArgs(1), func(c *cobra.Command, refs []string) error {
+			if name == "rm" && slices.Contains(refs, state.LastRef) {
+				return usage("stint ls, then stint rm ID", "rm takes no @last: the next time that is another task")
 			}
-			switch {
-			case err == nil && name == "rm" && !a.json && !a.ids:
-				_, err = fmt.Fprintln(a.stdout, "removed", view.ID)
-			case err == nil:
-				err = a.printEnd(&view)
-			case len(refs) > 1:
-				printError(a.stderr, fmt.Errorf("%s: %w", ref, err))
-				err = &cliError{code: exitCode(err)}
+			var failed error
+			for _, ref := range refs {
+				view, err := ask(c.Context(), a.call, func(cl *client.Client) (wire.TaskView, error) { return do(a, cl, c.Context(), ref) })
+				if err == nil && (name == "retry" || name == "release") { // it lets the task run
+					a.warnConfig(c.Context())
+				}
+				switch {
+				case err == nil && name == "rm" && !a.json && !a.ids:
+					_, err = fmt.Fprintln(a.stdout, "removed", view.ID)
+				case err == nil:
+					err = a.printEnd(&view)
+				case len(refs) > 1:
+					printError(a.stderr, fmt.Errorf("%s: %w", ref, err))
+					err = &cliError{code: exitCode(err)}
+				}
+				failed = cmp.Or(failed, err)
 			}
-			failed = cmp.Or(failed, err)
-		}
-		return failed
-	}, a.completeIDs(statuses...))))
+			return failed
+		}, a.completeIDs(statuses...))))
+	}
 }
 
 func (a *app) moveCommand() *cobra.Command {

@@ -17,7 +17,7 @@ var aliases = map[string][]string{
 // tasksCommand returns the names that other tools and schedulers use.
 func (a *app) tasksCommand() *cobra.Command {
 	return group(command("tasks", "the same as ls, show, retry and cancel", nil, nil),
-		a.lsCommand(), a.showCommand(), a.retryCommand(), a.cancelCommand())
+		a.lsCommand(), a.showCommand(), retryCommand(a), cancelCommand(a))
 }
 
 // enqueueCommand is `task -d` as schedulers use it, which name the agent as the first argument.

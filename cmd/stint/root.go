@@ -50,8 +50,8 @@ type app struct {
 var commands = map[string]func(*app) *cobra.Command{
 	"serve": (*app).serveCommand, "task": (*app).taskCommand, "enqueue": (*app).enqueueCommand,
 	"ls": (*app).lsCommand, "show": (*app).showCommand, "files": (*app).filesCommand, "logs": (*app).logsCommand, "wait": (*app).waitCommand,
-	"why": (*app).whyCommand, "verify": (*app).verifyCommand, "cancel": (*app).cancelCommand, "retry": (*app).retryCommand,
-	"rm": noRun((*app).rmCommand), "hold": (*app).holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
+	"why": (*app).whyCommand, "verify": (*app).verifyCommand, "cancel": cancelCommand, "retry": retryCommand,
+	"rm": noRun(rmCommand), "hold": holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
 	"pause": noRun((*app).pauseCommand), "resume": noRun((*app).resumeCommand), "send": (*app).sendCommand,
 	"service": (*app).serviceCommand, "session": (*app).sessionCommand, "cron": (*app).cronCommand, "job": (*app).jobCommand, "account": (*app).accountCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
