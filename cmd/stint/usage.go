@@ -155,15 +155,13 @@ func usageTable(by string, rows []task.UsageRow) [][]string {
 		last[2] = "" // a task may stand in several rows
 		table = append(table, last)
 	}
-	width := make([]int, len(table[0]))
-	for _, row := range table {
-		for x, cell := range row {
-			width[x] = max(width[x], len(cell))
+	for x := 1; x < len(head); x++ {
+		width := 0
+		for _, row := range table {
+			width = max(width, len(row[x]))
 		}
-	}
-	for _, row := range table {
-		for x := 1; x < len(row); x++ {
-			row[x] = strings.Repeat(" ", width[x]-len(row[x])) + row[x]
+		for _, row := range table {
+			row[x] = fmt.Sprintf("%*s", width, row[x])
 		}
 	}
 	return table
