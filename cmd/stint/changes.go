@@ -104,10 +104,7 @@ func (a *app) undoCommand() *cobra.Command {
 			return nil
 		}
 		a.hint("stint: %s changed back\n", count(len(undone), "file"))
-		for i, name := range undone {
-			undone[i] = oneLine(name)
-		}
-		return printText(a.stdout, strings.Join(undone, "\n"))
+		return printText(a.stdout, strings.Join(mapped(undone, func(name *string) string { return oneLine(*name) }), "\n"))
 	}, a.completeIDs()))
 }
 

@@ -102,10 +102,7 @@ func (d *digest) text(width int) string {
 		if len(tasks) == 0 {
 			return
 		}
-		var rows [][]string
-		for _, t := range tasks[:min(len(tasks), maxDigest)] {
-			rows = append(rows, []string{"  " + shortID(t.ID), t.Title})
-		}
+		rows := mapped(tasks[:min(len(tasks), maxDigest)], func(t *statedir.DigestTask) []string { return []string{"  " + shortID(t.ID), t.Title} })
 		line("")
 		line("%s", head)
 		fit(escapeRows(rows), width)
@@ -129,10 +126,7 @@ func (d *digest) text(width int) string {
 	line("since %s (%s)", localTime(d.Since), ago(d.Until.Sub(d.Since)))
 	line("%s", endedText(d.Digest))
 	if len(d.JobsDone) > 0 {
-		var done []string
-		for _, action := range slices.Sorted(maps.Keys(d.JobsDone)) {
-			done = append(done, fmt.Sprintf("%d %s", d.JobsDone[action], action))
-		}
+		done := mapped(slices.Sorted(maps.Keys(d.JobsDone)), func(action *string) string { return fmt.Sprintf("%d %s", d.JobsDone[*action], *action) })
 		line("due jobs done: %s; what each has changed is in audit.jsonl", strings.Join(done, ", "))
 	}
 	for _, g := range d.Gaps {
@@ -145,22 +139,19 @@ func (d *digest) text(width int) string {
 	list("failed:", d.Failed)
 	list("waits for you, to release or cancel:", d.Held)
 	list("findings, to check:", d.Findings)
-	var schedules, due []statedir.DigestTask
-	for i := range d.Schedules {
-		next, last := scheduleTimes(&d.Schedules[i])
+	list("schedules:", mapped(d.Schedules, func(s *task.Schedule) statedir.DigestTask {
+		next, last := scheduleTimes(s)
 		if next != "paused" {
 			next = "next " + next
 		}
 		if last != "" && last != "running" {
 			last = "last " + last
 		}
-		schedules = append(schedules, statedir.DigestTask{ID: d.Schedules[i].Name, Title: strings.TrimSuffix(next+", "+last, ", ")})
-	}
-	list("schedules:", schedules)
-	for _, j := range d.Jobs {
-		due = append(due, statedir.DigestTask{ID: j.ID, Title: j.Action + " " + j.ObjectID + ", due " + localTime(j.RunAt) + ": " + jobStatus(&j), Why: task.OneSentence(cmp.Or(j.WaitsFor, j.Reason()), maxReason)})
-	}
-	list("jobs that are due, and dead letters:", due)
+		return statedir.DigestTask{ID: s.Name, Title: strings.TrimSuffix(next+", "+last, ", ")}
+	}))
+	list("jobs that are due, and dead letters:", mapped(d.Jobs, func(j *jobs.Job) statedir.DigestTask {
+		return statedir.DigestTask{ID: j.ID, Title: j.Action + " " + j.ObjectID + ", due " + localTime(j.RunAt) + ": " + jobStatus(j), Why: task.OneSentence(cmp.Or(j.WaitsFor, j.Reason()), maxReason)}
+	}))
 	line("")
 	for _, f := range d.Ledger {
 		line("waits for you: %s", oneLine(f.String()))
@@ -191,10 +182,8 @@ func endedText(d *statedir.Digest) string {
 		for _, t := range d.Failed {
 			reasons[cmp.Or(state.Cause(t.Reason, t.Why), "no reason")]++
 		}
-		var why []string
-		for _, r := range slices.SortedFunc(maps.Keys(reasons), func(a, b string) int { return cmp.Or(reasons[b]-reasons[a], strings.Compare(a, b)) }) {
-			why = append(why, fmt.Sprintf("%d %s", reasons[r], r))
-		}
+		order := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int { return cmp.Or(reasons[b]-reasons[a], strings.Compare(a, b)) })
+		why := mapped(order, func(r *string) string { return fmt.Sprintf("%d %s", reasons[*r], *r) })
 		text += " (why: " + strings.Join(why, ", ") + ")"
 	}
 	u := &d.Usage

@@ -202,9 +202,9 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 		if o.plain {
 			var waiting []string
 			o.printed, waiting, err = cl.ListTo(ctx, f, a.seen(), out)
-			for _, name := range waiting {
-				views = append(views, wire.TaskView{Task: state.Task{Status: state.Queued, Account: name}})
-			}
+			views = mapped(waiting, func(name *string) wire.TaskView {
+				return wire.TaskView{Task: state.Task{Status: state.Queued, Account: *name}}
+			})
 			switch {
 			case out.wrote && isGone(err): // to begin again would repeat what was printed
 				return &cliError{code: exitNoMaster, message: "the master has exited", try: "stint ls"}

@@ -209,11 +209,7 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.text("chain", chain)
 	d.text("iterations", iterationList(v.Iterations))
 	d.text("verify output", v.VerifyOutput)
-	findings := ""
-	for _, f := range v.Findings {
-		findings += f.Kind + ": " + oneLine(f.Message) + "\n"
-	}
-	d.text("findings", findings)
+	d.text("findings", strings.Join(mapped(v.Findings, func(f *state.Issue) string { return f.Kind + ": " + oneLine(f.Message) }), "\n"))
 	d.text("prompt", v.Prompt)
 	d.text("answer", v.Answer())
 	return d
@@ -335,15 +331,13 @@ type collected struct {
 
 // collectedFiles returns the collected files of a task's last run, and with content what is in them.
 func collectedFiles(v *wire.TaskView, content bool) []collected {
-	files := []collected{}
-	for _, out := range v.OutputFiles {
-		c := collected{OutputFile: out}
+	return mapped(v.OutputFiles, func(out *state.OutputFile) collected {
+		c := collected{OutputFile: *out}
 		if err := c.find(v.RunDir, content); err != nil {
 			c.Problem = err.Error()
 		}
-		files = append(files, c)
-	}
-	return files
+		return c
+	})
 }
 
 // find looks for the copy in the directory of the run, and reads it.
