@@ -496,7 +496,7 @@ func TestSlowBatchGetsMoreTime(t *testing.T) {
 	t.Parallel()
 	w, id := copied(t, task.TaskSpec{Prompt: "one"})
 	s := w.begun()
-	rows, err := s.newPacker(t.Context()).rows(id)
+	rows, err := s.read(t.Context(), id)
 	must(t, err)
 	rows.size = -int(writeTimeout/time.Second)*slowest + slowest/2 // half a second is left
 	w.session(func(c *pgx.Conn) {

@@ -124,22 +124,22 @@ func (w *world) begun() *session {
 // batchUpTo returns one batch of all records from a session's place up to seq, which comes.
 func (w *world) batchUpTo(s *session, seq uint64) *batch {
 	w.t.Helper()
-	p := s.newPacker(w.t.Context())
-	go p.follow(s.at, seq)
-	whole := &batch{}
-	for b := range p.batches {
-		whole.tasks, whole.to = append(whole.tasks, b.tasks...), b.to
+	f := s.src.Follow(s.at.seq)
+	defer func() { must(w.t, f.Close()) }()
+	whole, known := &batch{}, map[string]bool{}
+	for whole.to == nil || whole.to.seq < seq {
+		ids, b, err := s.changes(w.t.Context(), f, time.Now().Add(time.Minute), seq)
+		must(w.t, err)
+		for _, id := range ids {
+			if !known[id] {
+				rows, err := s.read(w.t.Context(), id)
+				must(w.t, err)
+				whole.tasks = append(whole.tasks, rows)
+			}
+			known[id] = true
+		}
+		whole.to = b.to
 	}
-	if p.err != nil {
-		w.t.Fatal(p.err)
-	}
-	known := map[string]bool{}
-	slices.Reverse(whole.tasks) // the newest of each
-	whole.tasks = slices.DeleteFunc(whole.tasks, func(t *taskRows) bool {
-		old := known[t.id]
-		known[t.id] = true
-		return old
-	})
 	return whole
 }
 

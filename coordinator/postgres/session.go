@@ -18,8 +18,7 @@ import (
 	"stint/state"
 )
 
-// A session is a time in which a mirror can be written: from a connect to the first failure. The goroutine
-// that writes owns at; a packer's goroutine reads o and src, and makes rows.
+// A session is a time in which a mirror can be written: from a connect to the first failure. It is used by one goroutine.
 type session struct {
 	writer
 	src    Source // see use
@@ -108,17 +107,21 @@ func (s *session) register(ctx context.Context) error {
 	return s.pool.SendBatch(ctx, &q).Close()
 }
 
-// beat notes that we live, and looks whether the mirror is still where we left it: the
+// beat notes that we live, and what has changed of the accounts, and looks whether the mirror is still where we left it: the
 // database may have been replaced while there was nothing to write.
 func (s *session) beat(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	bounded, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if err := s.register(ctx); err != nil {
+	if err := s.register(bounded); err != nil {
 		return err
 	}
-	p, err := readPosition(ctx, s.pool, s.o.Host)
+	p, err := readPosition(bounded, s.pool, s.o.Host)
 	if err == nil && (p.Seq != s.at.seq || p.Generation != s.at.generation) {
 		err = errMoved
+	}
+	alike := func(a, b state.AccountUse) bool { return reflect.DeepEqual(a.AccountConfig, b.AccountConfig) }
+	if list := s.src.Accounts(); err == nil && !slices.EqualFunc(list, s.accounts, alike) { // what no record tells of
+		err = s.put(ctx, &batch{accounts: list})
 	}
 	return err
 }
@@ -167,10 +170,16 @@ func (s *session) run(ctx context.Context, end uint64) error {
 	} else if err := s.put(ctx, &batch{accounts: s.src.Accounts()}); err != nil {
 		return err
 	}
-	if s.at.seq >= end && end != forever {
-		return nil
+	for s.at.seq < end {
+		err := s.follow(ctx, end)
+		if errors.Is(err, errRestored) {
+			err = s.rebuild(ctx)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return s.follow(ctx, end)
+	return nil
 }
 
 // forever is the end of a session that has none.
@@ -208,60 +217,27 @@ func (s *session) writeAllTasks(ctx context.Context) error {
 	if err := s.put(ctx, &batch{accounts: s.src.Accounts()}); err != nil {
 		return err
 	}
-	p := s.newPacker(ctx)
-	go p.all(place{seq: seq, digest: digest, generation: s.at.generation})
-	return s.writeAll(ctx, p, nil)
-}
-
-// beatEvery is how often a session says that it lives.
-const beatEvery = 5 * time.Second
-
-// errRestored means that a person has rolled the ledger back: the mirror is made anew.
-var errRestored = errors.New("the ledger was restored")
-
-// follow writes what changes, until record end is in the mirror.
-func (s *session) follow(ctx context.Context, end uint64) error {
-	s.mirror.is(task.MirrorFollowing)
-	for {
-		p := s.newPacker(ctx)
-		go p.follow(s.at, end)
-		tick := time.NewTicker(beatEvery)
-		err := s.writeAll(ctx, p, tick.C)
-		tick.Stop()
-		if !errors.Is(err, errRestored) {
+	for done := 0; ; {
+		ids := s.src.TaskIDs(done, maxTasks)
+		if len(ids) == 0 {
+			break
+		}
+		if err := s.putTasks(ctx, ids, &batch{}); err != nil {
 			return err
 		}
-		if err := s.rebuild(ctx); err != nil || s.at.seq >= end {
-			return err
-		}
+		done += len(ids)
 	}
+	// Tasks may have changed places in a compaction meanwhile, and been passed over.
+	if now, err := digestAt(ctx, s.src, seq); err != nil {
+		return err
+	} else if seq > 0 && (now == nil || !bytes.Equal(now, digest)) {
+		return errCompacted
+	}
+	return s.put(ctx, &batch{to: &place{seq: seq, digest: digest, generation: s.at.generation}, sweep: true})
 }
 
-// writeAll writes the batches of a packer, in order, and beats in between. It ends the packer and waits for it.
-func (s *session) writeAll(ctx context.Context, p *packer, beat <-chan time.Time) error {
-	defer p.end()
-	for {
-		select {
-		case b, ok := <-p.batches:
-			if !ok {
-				return p.err
-			}
-			if err := s.put(ctx, b); err != nil {
-				return err
-			}
-		case <-beat:
-			if err := s.beat(ctx); err != nil {
-				return err
-			}
-			alike := func(a, b state.AccountUse) bool { return reflect.DeepEqual(a.AccountConfig, b.AccountConfig) }
-			if list := s.src.Accounts(); !slices.EqualFunc(list, s.accounts, alike) { // what no record tells of
-				if err := s.put(ctx, &batch{accounts: list}); err != nil {
-					return err
-				}
-			}
-		}
-	}
-}
+// errCompacted means that tasks have other places than when a rebuild began.
+var errCompacted = errors.New("the ledger was compacted")
 
 // put writes one batch. One that takes too long gets more time the next time.
 func (s *session) put(ctx context.Context, b *batch) error {
