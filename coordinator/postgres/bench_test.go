@@ -107,7 +107,7 @@ func newLimit(b *testing.B, m *Mirror, src Source) *benchLimit {
 	s, err := m.open(b.Context())
 	must(b, err)
 	defer s.db.Close()
-	s.use(src, true)
+	s.src = src
 	l := &benchLimit{}
 	for done := 0; ; done += maxTasks {
 		ids := src.TaskIDs(done, maxTasks)

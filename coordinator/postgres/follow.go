@@ -86,7 +86,7 @@ func (s *session) changes(ctx context.Context, f *follow.Follower, beat time.Tim
 	// A follower may get a record a moment before the source has folded it. A source that was read once may be older than
 	// the journal now: then it is to be read again.
 	for end := time.Now().Add(foldWait); s.src.Seq() < b.to.seq; {
-		if !s.live || time.Now().After(end) {
+		if !s.mirror.lasts || time.Now().After(end) {
 			return nil, nil, errMoved
 		}
 		if err := task.Sleep(ctx, foldPoll); err != nil {

@@ -31,7 +31,7 @@ const (
 // A Mirror keeps the mirror of one ledger true, for as long as its Run runs. Status may be called by any goroutine, at any time.
 type Mirror struct {
 	o         Options
-	overwrite bool // the mirror of another state directory may be written over
+	overwrite bool // it is made anew, also in place of the mirror of another state directory
 
 	lasts    bool // it tries again: what is wrong may pass
 	patience int  // how many times the usual time a batch gets; the goroutine's that writes
@@ -62,7 +62,7 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 	var moves []time.Time // when the mirror was found moved on by another writer
 	for wait := firstWait; ctx.Err() == nil; {
 		written := m.Status().Seq
-		err := m.once(ctx, src)
+		err := m.session(ctx, func() (Source, error) { return src, nil }, func(s *session) error { return s.run(ctx, forever) })
 		if ctx.Err() != nil || errors.Is(err, follow.ErrClosed) {
 			break
 		}
@@ -94,22 +94,6 @@ const (
 	movesTime = 10 * time.Minute
 )
 
-// once is one session.
-func (m *Mirror) once(ctx context.Context, src Source) error {
-	opening, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	s, err := m.open(opening)
-	if err != nil {
-		return err
-	}
-	defer s.db.Close()
-	s.use(src, true)
-	if err = s.register(opening); err == nil {
-		err = s.run(ctx, forever)
-	}
-	return explainOurs(err, s.target)
-}
-
 // explainOurs is server.Explain for all but the errors that a caller decides on.
 func explainOurs(err error, t server.Target) error {
 	if errors.Is(err, errMoved) || errors.Is(err, errBusy) || errors.Is(err, errCompacted) || errors.Is(err, follow.ErrClosed) {
@@ -126,18 +110,15 @@ func (m *Mirror) handOver(src Source) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)
 	defer cancel()
-	s, err := m.open(ctx)
+	err := m.session(ctx, func() (Source, error) { return src, nil }, func(s *session) (err error) {
+		if end := src.Seq(); s.at.seq < end {
+			err = s.run(ctx, end)
+		}
+		_, _ = s.pool.Exec(ctx, "DELETE FROM worker_registry WHERE worker_id = $1", [16]byte(m.o.Worker)) // the next one of this host does it too
+		return err
+	})
 	if err != nil {
-		return
-	}
-	defer s.db.Close()
-	s.use(src, true)
-	if end := src.Seq(); s.at.seq < end {
-		err = s.run(ctx, end)
-	}
-	_, _ = s.pool.Exec(ctx, "DELETE FROM worker_registry WHERE worker_id = $1", [16]byte(m.o.Worker)) // the next one of this host does it too
-	if err != nil {
-		m.o.Log.Info("the mirror in PostgreSQL does not have the last records; the next master hands them over", "error", explainOurs(err, s.target))
+		m.o.Log.Info("the mirror in PostgreSQL does not have the last records; the next master hands them over", "error", err)
 	}
 }
 

@@ -94,7 +94,7 @@ func Migrate(ctx context.Context, o Options) (from, to int, err error) {
 // it is then; it is called again when that has become too old to go on with. Errors are
 // *task.Error, or read's.
 func Once(ctx context.Context, o Options, read func() (Source, error)) (Position, error) {
-	return finish(ctx, New(o), read, func(s *session, end uint64) error { return s.run(ctx, end) })
+	return New(o).sync(ctx, read)
 }
 
 // Rebuild writes the whole mirror anew, also where the name of this host has the mirror of
@@ -102,39 +102,26 @@ func Once(ctx context.Context, o Options, read func() (Source, error)) (Position
 func Rebuild(ctx context.Context, o Options, read func() (Source, error)) (Position, error) {
 	m := New(o)
 	m.overwrite = true
-	return finish(ctx, m, read, func(s *session, _ uint64) error { return s.rebuild(ctx) })
+	return m.sync(ctx, read)
 }
 
-// finish does something with sessions until it is done: the mirror may be moved on by
-// another writer meanwhile, or the ledger be compacted.
-func finish(ctx context.Context, m *Mirror, read func() (Source, error), do func(s *session, end uint64) error) (Position, error) {
-	for end := forever; ; _ = task.Sleep(ctx, firstWait) {
-		p, err := m.round(ctx, read, &end, do)
+// sync makes sessions until one of them has done all: the mirror may be moved on by another writer meanwhile, or the ledger be
+// compacted.
+func (m *Mirror) sync(ctx context.Context, read func() (Source, error)) (p Position, err error) {
+	for end := forever; ; _ = task.Sleep(ctx, firstWait) { // it becomes the end of what was read first
+		err = m.session(ctx, read, func(s *session) error {
+			end = min(end, s.src.Seq())
+			err := s.run(ctx, end)
+			if err == nil {
+				p, err = readPosition(ctx, s.pool, m.o.Host)
+			}
+			p.Target, p.Schema = s.target.String(), schema.Newest()
+			return err
+		})
 		if !errors.Is(err, errMoved) && !errors.Is(err, errBusy) && !errors.Is(err, errCompacted) {
 			st := m.Status()
 			p.Rows, p.Warning, p.Skipped = st.Rows, st.Warning, st.Skipped
 			return p, err
 		}
 	}
-}
-
-// round is one session of finish. The ledger is read when the place of the mirror is known: read before, it
-// could lack what the mirror has already. end becomes the end of what was read first.
-func (m *Mirror) round(ctx context.Context, read func() (Source, error), end *uint64, do func(s *session, end uint64) error) (p Position, err error) {
-	s, err := m.open(ctx)
-	if err != nil {
-		return p, err
-	}
-	defer s.db.Close()
-	src, err := read()
-	if err != nil {
-		return p, err
-	}
-	s.use(src, false)
-	*end = min(*end, src.Seq())
-	if err = do(s, *end); err == nil {
-		p, err = readPosition(ctx, s.pool, m.o.Host)
-		p.Target, p.Schema = s.target.String(), schema.Newest()
-	}
-	return p, explainOurs(err, s.target)
 }

@@ -114,10 +114,12 @@ func TestReplayedBatch(t *testing.T) {
 // begun returns a session at the place where the mirror is now.
 func (w *world) begun() *session {
 	w.t.Helper()
-	s, err := New(w.o).open(w.t.Context())
+	m := New(w.o)
+	m.lasts = true
+	s, err := m.open(w.t.Context())
 	must(w.t, err)
 	w.t.Cleanup(s.db.Close)
-	s.use(w.c, true)
+	s.src = w.c
 	return s
 }
 

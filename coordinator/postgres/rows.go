@@ -281,7 +281,7 @@ func (w *writer) collected(runID string, f state.OutputFile) ([]byte, error) {
 	if f.Size > w.o.InlineThreshold || !rundir.IsRunID(runID) {
 		return nil, nil
 	}
-	file, fi, err := rundir.OpenCollected(w.dir(runID), f.Path)
+	file, fi, err := rundir.OpenCollected(w.src.RunDir(runID), f.Path)
 	if err != nil {
 		return nil, nil // what stands in its place is nobody's file
 	}
@@ -304,7 +304,7 @@ func (w *writer) file(out *taskRows, t *state.Task, runID, path string, input bo
 	id, _ := rowID("file", w.o.Host, t.ID, runID, path, strconv.FormatBool(input))
 	var run, where any
 	if rundir.IsRunID(t.RunID) && e.Size > w.o.InlineThreshold {
-		where = (&url.URL{Scheme: "file", Host: w.o.Host, Path: filepath.Join(w.dir(t.RunID), "files", path)}).String()
+		where = (&url.URL{Scheme: "file", Host: w.o.Host, Path: filepath.Join(w.src.RunDir(t.RunID), "files", path)}).String()
 	}
 	if rundir.IsRunID(runID) {
 		run, _ = rowID(runID, w.o.Host, t.ID)

@@ -21,13 +21,30 @@ import (
 // A session is a time in which a mirror can be written: from a connect to the first failure. It is used by one goroutine.
 type session struct {
 	writer
-	src    Source // see use
-	live   bool   // src is as the ledger is now, not as it was once
 	target server.Target
 	mirror *Mirror // is told how it goes
 
 	db       *server.Database
 	accounts []state.AccountUse // as they were written last
+}
+
+// session opens a session, reads what is to be copied, and calls do. That is read when the place of the mirror is known: read
+// before, it could lack what the mirror has already.
+func (m *Mirror) session(ctx context.Context, read func() (Source, error), do func(*session) error) error {
+	opening, cancel := ctx, context.CancelFunc(func() {})
+	if m.lasts {
+		opening, cancel = context.WithTimeout(ctx, openTimeout)
+	}
+	defer cancel()
+	s, err := m.open(opening)
+	if err != nil {
+		return err
+	}
+	defer s.db.Close()
+	if s.src, err = read(); err == nil {
+		err = do(s)
+	}
+	return explainOurs(err, s.target)
 }
 
 // open connects, makes the schema in an empty database, and takes the mirror's row.
@@ -55,15 +72,12 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 		return nil, err
 	}
 	d, err := server.ClockSkew(ctx, db.Pool, m.o.Now)
-	if err != nil {
-		return nil, err
+	if err == nil && m.lasts {
+		err = s.register(ctx)
 	}
 	m.connected(t, server.SkewWarning(d, t))
-	return s, nil
+	return s, err
 }
-
-// use returns what the session copies. It is called once, before anything is written.
-func (s *session) use(src Source, live bool) { s.src, s.live, s.dir = src, live, src.RunDir }
 
 // rebuilderGone is how long nothing was heard of who rebuilds a mirror until another one begins anew.
 const rebuilderGone = 15 * time.Second
@@ -86,7 +100,7 @@ func (s *session) claim(ctx context.Context) error {
 		return errBusy // who rebuilds it is not to be disturbed
 	}
 	s.at = place{seq: p.Seq, digest: p.digest, generation: p.Generation}
-	if p.settings != s.o.settings() {
+	if p.settings != s.o.settings() || s.mirror.overwrite {
 		s.at.digest = nil // rows are to be made anew
 	}
 	return nil
@@ -190,7 +204,7 @@ const forever = ^uint64(0)
 func (s *session) rebuild(ctx context.Context) error {
 	s.mirror.is(task.MirrorRebuilding)
 	err := s.writeAllTasks(ctx)
-	for s.live && errors.Is(err, errCompacted) {
+	for s.mirror.lasts && errors.Is(err, errCompacted) {
 		err = s.writeAllTasks(ctx)
 	}
 	return err

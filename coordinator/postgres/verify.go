@@ -53,7 +53,7 @@ type VerifySource interface {
 type comparison struct {
 	writer
 	tx     pgx.Tx
-	src    VerifySource
+	ledger VerifySource
 	report Report
 	here   map[[16]byte]bool // rows that table tasks must have
 }
@@ -109,8 +109,8 @@ func verify(ctx context.Context, o *Options, tx pgx.Tx, t server.Target, read fu
 		return Report{}, notYet(t, "has a mirror of the ledger as it was before a compaction or a restore (record %d), which is rebuilt at the next sync", p.Seq)
 	}
 	c := &comparison{
-		writer: writer{o: o, dir: src.RunDir, at: place{generation: p.Generation}},
-		tx:     tx, src: src, report: Report{Seq: p.Seq, Differences: []Difference{}}, here: map[[16]byte]bool{},
+		writer: writer{o: o, src: src, at: place{generation: p.Generation}},
+		tx:     tx, ledger: src, report: Report{Seq: p.Seq, Differences: []Difference{}}, here: map[[16]byte]bool{},
 	}
 	err = c.run(ctx)
 	return c.report, err
@@ -147,7 +147,7 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 	for _, id := range ids {
 		uuid, _ := rowID(id, c.o.Host)
 		c.here[uuid] = true
-		if c.src.ChangedLater(id) {
+		if c.ledger.ChangedLater(id) {
 			c.report.InFlight++
 			continue
 		}
@@ -255,7 +255,7 @@ func (c *comparison) surplus(ctx context.Context) error {
 	var id [16]byte
 	var name string
 	_, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
-		if !c.here[id] && !c.src.ChangedLater(name) {
+		if !c.here[id] && !c.ledger.ChangedLater(name) {
 			c.note(Difference{Table: tasksTable.name, ID: name, Text: "the row is in the mirror and not in the ledger"})
 		}
 		return nil
@@ -277,7 +277,7 @@ func (c *comparison) accounts(ctx context.Context) error {
 	var until *time.Time
 	_, err := pgx.ForEachRow(rows, []any{&id, &enabled, &held, &reason, &until}, func() error {
 		name := strings.TrimPrefix(id, c.o.accountID(""))
-		if c.src.ChangedLater(state.ControlAccount + name) {
+		if c.ledger.ChangedLater(state.ControlAccount + name) {
 			return nil
 		}
 		a := known[id]

@@ -100,7 +100,7 @@ var upserts = sync.OnceValue(func() []string {
 type writer struct {
 	o    *Options
 	pool *pgxpool.Pool
-	dir  func(runID string) string // of a run's files
+	src  Source // what it copies
 	at   place
 }
 
