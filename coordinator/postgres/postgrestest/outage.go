@@ -1,10 +1,8 @@
 package postgrestest
 
 import (
-	"context"
 	"os/exec"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -20,23 +18,10 @@ func (s *Server) Kill(t testing.TB) {
 	until(t, "PostgreSQL was killed", s.Ended)
 }
 
-// Stop stops the server in order: open connections are ended.
-func (s *Server) Stop(t testing.TB) {
-	t.Helper()
-	if s.Ended() {
-		return
-	}
-	s.Resume(t)
-	if err := s.process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "PostgreSQL has stopped", s.Ended)
-}
-
-// Restart starts the server on the files that it has, whether it runs or not.
+// Restart starts the server on the files that it has. One that runs is killed before.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	s.Stop(t)
+	s.Kill(t)
 	if err := s.run(); err != nil {
 		t.Fatalf("%v\n%s", err, s.logTail())
 	}
@@ -70,9 +55,7 @@ func (s *Server) signal(t testing.TB, name string) {
 	if s.process == nil {
 		t.Fatal("PostgreSQL does not run")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if out, err := exec.CommandContext(ctx, "sh", "-c", signal, strconv.Itoa(s.process.Pid), name).CombinedOutput(); err != nil || len(out) > 0 {
+	if out, err := exec.Command("sh", "-c", signal, strconv.Itoa(s.process.Pid), name).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("SIG%s to PostgreSQL: %v\n%s", name, err, out)
 	}
 }

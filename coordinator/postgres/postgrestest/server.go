@@ -1,25 +1,21 @@
 package postgrestest
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // patience is how long a step of a server may take on a machine with much to do.
@@ -27,16 +23,15 @@ const patience = time.Minute
 
 // A Server is a PostgreSQL server. Its methods are for one goroutine at a time, but for URL and Database.
 type Server struct {
-	bin   string              // directory of the programs
-	as    *syscall.Credential // nil: our own user
-	dir   string              // has all files, and the socket
+	bin   string // directory of the programs
+	dir   string // has all files, and the socket
 	data  string
 	args  []string // settings beside the usual ones
 	lasts bool     // longer than a test
 	log   *os.File // what its programs print
 
 	watchdog *exec.Cmd
-	alive    *os.File // the watchdog reads it: pids of the postmaster, until we end
+	alive    io.Closer // the watchdog reads it until we end
 	process  *os.Process
 	names    atomic.Int64
 }
@@ -95,22 +90,21 @@ func (s *Server) start(mount func(dir string) error) (*Server, error) {
 		return nil, err
 	}
 	// The directory of a test would not do: the user postgres may not enter it, and its path can be too long for a socket.
-	parent := os.TempDir()
-	if len(parent) > 60 {
-		parent = "/tmp"
-	}
 	var err error
-	if s.dir, err = os.MkdirTemp(parent, "stint-pg"); err == nil {
-		s.data = filepath.Join(s.dir, "data")
+	if s.dir, err = os.MkdirTemp("/tmp", "stint-pg"); err == nil {
 		s.log, err = os.Create(filepath.Join(s.dir, "log"))
 	}
-	if err = cmp.Or(err, s.giveAway(s.dir)); err != nil {
+	if err == nil {
+		err = s.watch()
+	}
+	if err != nil {
 		return nil, err
 	}
-	err = s.watch()
+	s.data = filepath.Join(s.dir, "data")
+	err = giveAway(s.dir)
 	if disk := filepath.Join(s.dir, "disk"); err == nil && mount != nil {
 		s.data = filepath.Join(disk, "data")
-		err = errors.Join(os.Mkdir(disk, 0o755), mount(disk), s.giveAway(disk))
+		err = errors.Join(os.Mkdir(disk, 0o755), mount(disk), giveAway(disk))
 	}
 	args := []string{"-D", s.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"}
 	if mount != nil {
@@ -139,37 +133,30 @@ func (s *Server) find() error {
 	if len(programs) == 0 {
 		return fmt.Errorf("%w: there is no initdb in PATH or /usr/lib/postgresql", ErrMissing)
 	}
-	s.bin = filepath.Dir(programs[len(programs)-1])
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	u, err := user.Lookup("postgres")
-	if err != nil {
-		return fmt.Errorf("%w: it does not run as root, and %w", ErrMissing, err)
-	}
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	initdb, err := filepath.EvalSymlinks(programs[len(programs)-1]) // the other programs lie where it lies
 	if err != nil {
 		return err
 	}
-	gid, err := strconv.ParseUint(u.Gid, 10, 32)
-	s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	return err
+	s.bin = filepath.Dir(initdb)
+	if _, err := user.Lookup("postgres"); err != nil && os.Geteuid() == 0 {
+		return fmt.Errorf("%w: it does not run as root, and %w", ErrMissing, err)
+	}
+	return nil
 }
 
 // giveAway makes a directory the server's own.
-func (s *Server) giveAway(dir string) error {
-	if s.as == nil {
+func giveAway(dir string) error {
+	if os.Geteuid() != 0 {
 		return nil
 	}
-	return os.Chown(dir, int(s.as.Uid), int(s.as.Gid))
+	return exec.Command("chown", "postgres", dir).Run()
 }
 
-// watchdog reads pids of the postmaster. At their end it kills the last one and its children, which have sessions of their own,
-// and removes the directory, with what is mounted there and the segment of shared memory that a killed server leaves behind.
+// watchdog waits for our end. Then it kills the postmaster and its children, which have sessions of their own, and removes the
+// directory, with what is mounted there and the segment of shared memory that a killed server leaves behind.
 const watchdog = `
-pid=0
-while read -r line; do pid=$line; done
-if [ "$pid" != 0 ]; then
+read -r end
+if pid=$(pgrep -o -f "postgres -D $0/"); then
 	kill -STOP "$pid"
 	kill -KILL $(pgrep -P "$pid") "$pid"
 fi
@@ -183,16 +170,12 @@ for again in 1 2 3 4 5 6 7 8 9 10; do
 done
 `
 
-func (s *Server) watch() error {
-	r, w, err := os.Pipe()
-	if err != nil {
+func (s *Server) watch() (err error) {
+	s.watchdog = exec.Command("sh", "-c", watchdog, s.dir)
+	s.watchdog.Dir, s.watchdog.SysProcAttr = "/", &syscall.SysProcAttr{Setsid: true} // Ctrl-C is not for it
+	if s.alive, err = s.watchdog.StdinPipe(); err != nil {
 		return err
 	}
-	defer func() { _ = r.Close() }() // the watchdog has its own
-	s.alive = w
-	s.watchdog = exec.Command("sh", "-c", watchdog, s.dir)
-	s.watchdog.Dir, s.watchdog.Stdin = "/", r
-	s.watchdog.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is not for it
 	return s.watchdog.Start()
 }
 
@@ -209,10 +192,14 @@ func (s *Server) end() {
 
 // command returns one of the programs, which writes to the log.
 func (s *Server) command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(s.bin, name), args...)
-	cmd.Dir, cmd.Env = s.dir, []string{"LC_ALL=C", "TZ=UTC", "PATH=" + s.bin + ":/usr/bin:/bin"}
+	args = append([]string{filepath.Join(s.bin, name)}, args...)
+	if os.Geteuid() == 0 {
+		args = append([]string{"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir, cmd.Env = s.dir, []string{"LC_ALL=C", "TZ=UTC", "PATH=" + s.bin + ":/usr/bin:/bin", "PGHOST=" + s.dir, "PGUSER=postgres"}
 	cmd.Stdout, cmd.Stderr = s.log, s.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as, Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
 }
 
@@ -235,19 +222,12 @@ func (s *Server) run() error {
 		return err
 	}
 	s.process = cmd.Process
-	_, _ = fmt.Fprintln(s.alive, s.process.Pid) // it reads as long as we live
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for {
-		conn, err := pgx.Connect(ctx, s.URL("postgres"))
-		if err == nil {
-			return conn.Close(ctx)
+	for deadline := time.Now().Add(patience); s.command("pg_isready", "-q").Run() != nil; time.Sleep(10 * time.Millisecond) {
+		if s.Ended() || time.Now().After(deadline) { // one that ends before does not answer
+			return errors.New("PostgreSQL does not start")
 		}
-		if s.Ended() || ctx.Err() != nil { // one that ends before does not answer
-			return fmt.Errorf("PostgreSQL does not start: %w", err)
-		}
-		time.Sleep(10 * time.Millisecond)
 	}
+	return nil
 }
 
 // Ended reports whether the postmaster has ended by itself, and lets go of it then.
@@ -262,7 +242,6 @@ func (s *Server) Ended() bool {
 	}
 	_ = s.process.Release() // it was waited for
 	s.process = nil
-	_, _ = fmt.Fprintln(s.alive, 0) // for the watchdog there is none
 	return true
 }
 
@@ -287,7 +266,7 @@ func (s *Server) NewDatabase(t testing.TB) string {
 	s.CreateDatabase(t, name)
 	t.Cleanup(func() {
 		if s.lasts {
-			_ = s.exec("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)") // it goes with the server at the latest
+			_ = s.drop(name).Run() // it goes with the server at the latest
 		}
 	})
 	return name
@@ -296,21 +275,13 @@ func (s *Server) NewDatabase(t testing.TB) string {
 // CreateDatabase makes an empty database of that name, a word, in place of one that is there.
 func (s *Server) CreateDatabase(t testing.TB, name string) {
 	t.Helper()
-	if err := errors.Join(s.exec("DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"), s.exec("CREATE DATABASE "+name)); err != nil {
+	if err := errors.Join(s.drop(name).Run(), s.command("createdb", name).Run()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (s *Server) exec(statement string) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, s.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	_, err = conn.Exec(ctx, statement)
-	return err
+func (s *Server) drop(name string) *exec.Cmd {
+	return s.command("dropdb", "--if-exists", "--force", name)
 }
 
 func (s *Server) logTail() string {
