@@ -107,13 +107,14 @@ func (w *writer) rows(im *task.TaskRecord) (*taskRows, error) {
 		key = string(t.IdempotencyKey) // as the ledger has it: it is unique
 	}
 	out.hasKey = key != ""
+	outputs, err := w.outputs(out, t)
+	if err != nil {
+		return nil, err
+	}
 	for i := range im.Runs {
-		if err := w.run(out, t, &im.Runs[i], i+1); err != nil {
+		if err := w.run(out, t, &im.Runs[i], i+1, outputs); err != nil {
 			return nil, err
 		}
-	}
-	if err := w.outputs(out, t); err != nil {
-		return nil, err
 	}
 	var tool, next any
 	if isTool(t.Agent) {
@@ -124,13 +125,7 @@ func (w *writer) rows(im *task.TaskRecord) (*taskRows, error) {
 		priority = 5
 	}
 	// A section that a person wrote may have no times, and each row must have these.
-	created, updated := t.CreatedAt, t.UpdatedAt
-	if created.IsZero() {
-		created = updated
-	}
-	if updated.IsZero() {
-		updated = created
-	}
+	created, updated := cmp.Or(t.CreatedAt, t.UpdatedAt), cmp.Or(t.UpdatedAt, t.CreatedAt)
 	scheduled := created
 	if t.Attempt > 0 || t.Retries > 0 || t.LimitWaits > 0 {
 		if t.Status == state.Queued {
@@ -211,28 +206,19 @@ func cost(u state.Usage) float64 {
 
 // extraOf returns the fields of a task that have no column, by their names in the ledger.
 func extraOf(t *state.Task) map[string]string {
+	// nothing for 0
+	number := func(n int64) string { return strings.TrimPrefix(strconv.FormatInt(n, 10), "0") }
+	all := map[string]string{
+		state.KeyIsolation: t.Isolation, state.KeyTimeout: t.Timeout, state.KeyMaxLimitWait: t.MaxLimitWait, state.KeyVerifyTimeout: t.VerifyTimeout,
+		state.KeyAfterPolicy: t.AfterPolicy, state.KeyOnFailure: t.OnFailure, state.KeyOnIssue: t.OnIssue, state.KeyOutputPolicy: t.OutputPolicy,
+		state.KeyAllow: strings.Join(t.Allow, "\n"), state.KeySessionID: t.SessionID,
+		state.KeyOrder: number(t.Order), state.KeyMaxIterations: number(int64(t.MaxIterations)), state.KeyRequeues: number(int64(t.Requeues)),
+	}
+	maps.Copy(all, t.Extra)
 	m := map[string]string{}
-	put := func(key, value string) {
-		if value != "" {
-			m[key] = storable(value)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(t.Extra)) {
-		put(storable(key), t.Extra[key])
-	}
-	put(state.KeyIsolation, t.Isolation)
-	put(state.KeyTimeout, t.Timeout)
-	put(state.KeyMaxLimitWait, t.MaxLimitWait)
-	put(state.KeyVerifyTimeout, t.VerifyTimeout)
-	put(state.KeyAfterPolicy, t.AfterPolicy)
-	put(state.KeyOnFailure, t.OnFailure)
-	put(state.KeyOnIssue, t.OnIssue)
-	put(state.KeyOutputPolicy, t.OutputPolicy)
-	put(state.KeyAllow, strings.Join(t.Allow, "\n"))
-	put(state.KeySessionID, t.SessionID)
-	for key, n := range map[string]int64{state.KeyOrder: t.Order, state.KeyMaxIterations: int64(t.MaxIterations), state.KeyRequeues: int64(t.Requeues)} {
-		if n != 0 {
-			m[key] = strconv.FormatInt(n, 10)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if all[key] != "" {
+			m[storable(key)] = storable(all[key])
 		}
 	}
 	return m
@@ -262,17 +248,19 @@ func (w *writer) inputs(out *taskRows, t *state.Task) []fileEntry {
 	return list
 }
 
-// outputs adds the files that were collected after the last run of a task.
-func (w *writer) outputs(out *taskRows, t *state.Task) error {
+// outputs adds the files that were collected after the last run of a task, and returns what that run's row says of them.
+func (w *writer) outputs(out *taskRows, t *state.Task) (list []fileEntry, err error) {
 	for _, f := range t.OutputFiles {
 		content, err := w.collected(t.RunID, f)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		out.size += len(content)
-		w.file(out, t, t.RunID, f.Path, false, fileEntry{storable(f.Path), f.Size, f.SHA256}, content)
+		e := fileEntry{storable(f.Path), f.Size, f.SHA256}
+		w.file(out, t, t.RunID, f.Path, false, e, content)
+		list = append(list, e)
 	}
-	return nil
+	return list, nil
 }
 
 // collected returns the content of a small file that was collected after a run; nil if it
@@ -315,16 +303,12 @@ func (w *writer) file(out *taskRows, t *state.Task, runID, path string, input bo
 	out.files = append(out.files, []any{id, out.uuid, run, w.o.Host, e.Name, input, content, e.Size, where, orNull(e.SHA256)})
 }
 
-// run adds the row of a run, the number-th of its task.
-func (w *writer) run(out *taskRows, t *state.Task, r *task.TaskRun, number int) error {
+// run adds the row of a run, the number-th of its task. outputs are those of the last one.
+func (w *writer) run(out *taskRows, t *state.Task, r *task.TaskRun, number int, outputs []fileEntry) error {
 	id, ref := rowID(r.RunID, w.o.Host, t.ID)
 	var files, took any
-	if r.RunID == t.RunID && len(t.OutputFiles) > 0 {
-		list := make([]fileEntry, len(t.OutputFiles))
-		for i, f := range t.OutputFiles {
-			list[i] = fileEntry{storable(f.Path), f.Size, f.SHA256}
-		}
-		files = jsonOf(list)
+	if r.RunID == t.RunID && outputs != nil {
+		files = jsonOf(outputs)
 	}
 	if took = millis(r.Took); took == nil && !r.StartedAt.IsZero() && !r.EndedAt.IsZero() {
 		took = max(0, r.EndedAt.Sub(r.StartedAt).Milliseconds())
