@@ -30,8 +30,7 @@ const (
 
 // A Mirror keeps the mirror of one ledger true, for as long as its Run runs. Status may be called by any goroutine, at any time.
 type Mirror struct {
-	o         Options
-	overwrite bool // it is made anew, also in place of the mirror of another state directory
+	o Options
 
 	lasts    bool // it tries again: what is wrong may pass
 	patience int  // how many times the usual time a batch gets; the goroutine's that writes
@@ -74,7 +73,7 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 					"another process writes the mirror under the name %s all the time, it seems for another ledger in a directory of the same name", m.o.Host)
 			}
 		}
-		if errors.Is(err, errBusy) || errors.Is(err, errMoved) {
+		if isAgain(err) {
 			_ = task.Sleep(ctx, firstWait)
 			continue // the next session reads where it is
 		}
@@ -96,7 +95,7 @@ const (
 
 // explainOurs is server.Explain for all but the errors that a caller decides on.
 func explainOurs(err error, t server.Target) error {
-	if errors.Is(err, errMoved) || errors.Is(err, errBusy) || errors.Is(err, errCompacted) || errors.Is(err, follow.ErrClosed) {
+	if isAgain(err) || errors.Is(err, follow.ErrClosed) {
 		return err
 	}
 	return server.Explain(err, t)
@@ -243,6 +242,8 @@ type Options struct {
 	Version         string                 // of the program
 	Worker          uuid.UUID              // names this process in worker_registry
 	PID             int
+
+	overwrite bool // the mirror is made anew, also in place of that of another state directory
 
 	Redact *redact.Filter // masks secrets in the output of runs; nil: nothing is masked
 

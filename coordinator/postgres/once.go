@@ -35,58 +35,63 @@ type Position struct {
 	age      time.Duration // since UpdatedAt
 }
 
-// readPosition reads the mirror's row of a host; the zero one if there is none.
-func readPosition(ctx context.Context, q schema.Querier, host string) (p Position, err error) {
+// readPosition reads the row of our mirror in the database t; the zero one if there is none. A mirror of another state directory
+// under our name is an error, unless it may be written over.
+func (o *Options) readPosition(ctx context.Context, q schema.Querier, t server.Target) (p Position, err error) {
 	err = q.QueryRow(ctx, `SELECT host, state_dir, seq, digest, generation, settings, version, updated_at, rebuilt_at, worker_id,
-		clock_timestamp() - updated_at FROM mirrors WHERE host = $1`, host).
+		clock_timestamp() - updated_at FROM mirrors WHERE host = $1`, o.Host).
 		Scan(&p.Host, &p.StateDir, &p.Seq, &p.digest, &p.Generation, &p.settings, &p.Version, &p.UpdatedAt, (*zeronull.Timestamptz)(&p.RebuiltAt), &p.worker, &p.age)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Position{Host: host}, nil
+		return Position{Host: o.Host}, nil
 	}
 	p.UpdatedAt, p.RebuiltAt = p.UpdatedAt.UTC(), p.RebuiltAt.UTC()
+	if err == nil && p.StateDir != storable(o.StateDir) && !o.overwrite {
+		err = task.Conflict("give this one a name of its own (host in [postgres]), or if it was moved: stint sync rebuild",
+			"%s has the mirror of another state directory under the name %s: %s", t, o.Host, p.StateDir)
+	}
 	return p, err
 }
 
 // Look connects, checks the schema and reads how far the mirror goes. It changes nothing. For a database without our tables it
 // returns Schema 0; a mirror of another state directory under the name of this host is an error. Errors are *task.Error.
 func Look(ctx context.Context, o Options) (p Position, err error) {
-	m := New(o)
-	pool, t, err := server.Connect(ctx, o.URL, o.PoolSize)
-	if err != nil {
-		return p, err
-	}
-	defer pool.Close()
-	defer func() { err = server.Explain(err, t) }()
-	p = Position{Host: o.Host, Target: t.String()}
-	version, err := schema.Check(ctx, pool)
-	if errors.Is(err, schema.ErrNone) {
-		return p, nil
-	} else if err != nil {
-		return p, err
-	}
-	if p, err = readPosition(ctx, pool, o.Host); err != nil {
-		return p, err
-	}
-	p.Target, p.Schema = t.String(), version
-	if p.StateDir != "" && p.StateDir != storable(o.StateDir) {
-		return p, o.notOurs(&p, t)
-	}
-	if p.Skew, err = server.ClockSkew(ctx, pool.Pool, m.o.Now); err == nil {
+	err = o.connected(ctx, func(db *server.Database, t server.Target) error {
+		p = Position{Host: o.Host, Target: t.String()}
+		version, err := schema.Check(ctx, db)
+		if errors.Is(err, schema.ErrNone) {
+			return nil
+		}
+		if err == nil {
+			p, err = o.readPosition(ctx, db, t)
+		}
+		if p.Target, p.Schema = t.String(), version; err != nil {
+			return err
+		}
+		p.Skew, err = server.ClockSkew(ctx, db.Pool, New(o).o.Now)
 		p.Warning = server.SkewWarning(p.Skew, t)
-	}
+		return err
+	})
 	return p, err
+}
+
+// connected calls do with a connection to the database of o. Its errors are *task.Error.
+func (o *Options) connected(ctx context.Context, do func(*server.Database, server.Target) error) error {
+	db, t, err := server.Connect(ctx, o.URL, o.PoolSize)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return server.Explain(do(db, t), t)
 }
 
 // Migrate connects to the database of o and brings its schema to the newest version. It
 // returns the versions before and after. Errors are *task.Error.
 func Migrate(ctx context.Context, o Options) (from, to int, err error) {
-	pool, t, err := server.Connect(ctx, o.URL, o.PoolSize)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer pool.Close()
-	from, to, err = schema.Migrate(ctx, pool)
-	return from, to, server.Explain(err, t)
+	err = o.connected(ctx, func(db *server.Database, _ server.Target) (err error) {
+		from, to, err = schema.Migrate(ctx, db)
+		return err
+	})
+	return from, to, err
 }
 
 // Once brings the mirror up to date with what the ledger has when it is first read, and
@@ -100,9 +105,8 @@ func Once(ctx context.Context, o Options, read func() (Source, error)) (Position
 // Rebuild writes the whole mirror anew, also where the name of this host has the mirror of
 // another state directory. read and the errors are those of [Once].
 func Rebuild(ctx context.Context, o Options, read func() (Source, error)) (Position, error) {
-	m := New(o)
-	m.overwrite = true
-	return m.sync(ctx, read)
+	o.overwrite = true
+	return New(o).sync(ctx, read)
 }
 
 // sync makes sessions until one of them has done all: the mirror may be moved on by another writer meanwhile, or the ledger be
@@ -113,12 +117,12 @@ func (m *Mirror) sync(ctx context.Context, read func() (Source, error)) (p Posit
 			end = min(end, s.src.Seq())
 			err := s.run(ctx, end)
 			if err == nil {
-				p, err = readPosition(ctx, s.pool, m.o.Host)
+				p, err = m.o.readPosition(ctx, s.pool, s.target)
 			}
 			p.Target, p.Schema = s.target.String(), schema.Newest()
 			return err
 		})
-		if !errors.Is(err, errMoved) && !errors.Is(err, errBusy) && !errors.Is(err, errCompacted) {
+		if !isAgain(err) {
 			st := m.Status()
 			p.Rows, p.Warning, p.Skipped = st.Rows, st.Warning, st.Skipped
 			return p, err

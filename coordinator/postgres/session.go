@@ -82,34 +82,25 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 // rebuilderGone is how long nothing was heard of who rebuilds a mirror until another one begins anew.
 const rebuilderGone = 15 * time.Second
 
-// claim takes the mirror's row, and reads how far the mirror goes. A row of another state directory is not ours to write.
+// claim takes the mirror's row, and reads how far the mirror goes.
 func (s *session) claim(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, "INSERT INTO mirrors (host, state_dir, settings, version) VALUES ($1, $2, $3, $4) ON CONFLICT (host) DO NOTHING",
 		s.o.Host, storable(s.o.StateDir), s.o.settings(), s.o.Version)
 	if err != nil {
 		return err
 	}
-	p, err := readPosition(ctx, s.pool, s.o.Host)
+	p, err := s.o.readPosition(ctx, s.pool, s.target)
 	if err != nil {
 		return err
-	}
-	if p.StateDir != storable(s.o.StateDir) && !s.mirror.overwrite {
-		return s.o.notOurs(&p, s.target)
 	}
 	if p.Seq == 0 && p.worker != nil && *p.worker != [16]byte(s.o.Worker) && p.age < rebuilderGone {
 		return errBusy // who rebuilds it is not to be disturbed
 	}
 	s.at = place{seq: p.Seq, digest: p.digest, generation: p.Generation}
-	if p.settings != s.o.settings() || s.mirror.overwrite {
+	if p.settings != s.o.settings() || s.o.overwrite {
 		s.at.digest = nil // rows are to be made anew
 	}
 	return nil
-}
-
-// notOurs returns the error for a mirror under our name that is another state directory's.
-func (o *Options) notOurs(p *Position, t server.Target) error {
-	return task.Conflict("give this one a name of its own (host in [postgres]), or if it was moved: stint sync rebuild",
-		"%s has the mirror of another state directory under the name %s: %s", t, o.Host, p.StateDir)
 }
 
 // register notes for the other hosts that this process is at work.
@@ -129,7 +120,7 @@ func (s *session) beat(ctx context.Context) error {
 	if err := s.register(bounded); err != nil {
 		return err
 	}
-	p, err := readPosition(bounded, s.pool, s.o.Host)
+	p, err := s.o.readPosition(bounded, s.pool, s.target)
 	if err == nil && (p.Seq != s.at.seq || p.Generation != s.at.generation) {
 		err = errMoved
 	}
@@ -200,18 +191,8 @@ func (s *session) run(ctx context.Context, end uint64) error {
 const forever = ^uint64(0)
 
 // rebuild writes all tasks, and removes the rows of those that the ledger no longer has.
-// The error is errCompacted for a source that does not know of a compaction.
 func (s *session) rebuild(ctx context.Context) error {
 	s.mirror.is(task.MirrorRebuilding)
-	err := s.writeAllTasks(ctx)
-	for s.mirror.lasts && errors.Is(err, errCompacted) {
-		err = s.writeAllTasks(ctx)
-	}
-	return err
-}
-
-// writeAllTasks is rebuild, which has to begin anew after errCompacted.
-func (s *session) writeAllTasks(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	next := place{} // until the end of the rebuild the mirror has no place in the journal
@@ -249,9 +230,6 @@ func (s *session) writeAllTasks(ctx context.Context) error {
 	}
 	return s.put(ctx, &batch{to: &place{seq: seq, digest: digest, generation: s.at.generation}, sweep: true})
 }
-
-// errCompacted means that tasks have other places than when a rebuild began.
-var errCompacted = errors.New("the ledger was compacted")
 
 // put writes one batch. One that takes too long gets more time the next time.
 func (s *session) put(ctx context.Context, b *batch) error {

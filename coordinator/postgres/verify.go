@@ -62,32 +62,26 @@ type comparison struct {
 // column; read returns it as it was. Both may go on meanwhile: nothing is locked and nothing changed. What
 // the ledger no longer has, because files of a run were deleted, is not compared. Errors are *task.Error.
 func Verify(ctx context.Context, o Options, read func(upTo uint64) (VerifySource, error)) (r Report, err error) {
-	pool, t, err := server.Connect(ctx, o.URL, o.PoolSize)
-	if err != nil {
-		return r, err
-	}
-	defer pool.Close()
-	if _, err = schema.Check(ctx, pool); errors.Is(err, schema.ErrNone) {
-		return r, notYet(t, "has no tables of stint yet")
-	}
-	if err == nil {
-		err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) (err error) {
+	err = o.connected(ctx, func(db *server.Database, t server.Target) error {
+		if _, err := schema.Check(ctx, db); errors.Is(err, schema.ErrNone) {
+			return notYet(t, "has no tables of stint yet")
+		} else if err != nil {
+			return err
+		}
+		return pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) (err error) {
 			r, err = verify(ctx, &o, tx, t, read)
 			return err
 		})
-	}
-	return r, server.Explain(err, t)
+	})
+	return r, err
 }
 
 func verify(ctx context.Context, o *Options, tx pgx.Tx, t server.Target, read func(uint64) (VerifySource, error)) (Report, error) {
-	p, err := readPosition(ctx, tx, o.Host)
+	p, err := o.readPosition(ctx, tx, t)
 	if err != nil {
 		return Report{}, err
 	}
-	switch {
-	case p.StateDir != "" && p.StateDir != storable(o.StateDir):
-		return Report{}, o.notOurs(&p, t)
-	case p.StateDir == "" || p.RebuiltAt.IsZero():
+	if p.RebuiltAt.IsZero() { // or there is none
 		return Report{}, notYet(t, "has no whole mirror under the name %s yet", o.Host)
 	}
 	src, err := read(p.Seq)

@@ -45,12 +45,17 @@ type batch struct {
 	accounts []state.AccountUse // nil: as before
 }
 
-// errMoved means that the mirror is not where we left it: another process writes it too,
-// or a commit of ours went through though nobody told us.
-var errMoved = errors.New("the mirror was moved on by another writer")
+// What ends a session and is no trouble: the next one begins with where the mirror and the ledger are then.
+var (
+	// The mirror is not where we left it: another process writes it too, or a commit of ours went through though nobody told us.
+	errMoved     = errors.New("the mirror was moved on by another writer")
+	errBusy      = errors.New("the mirror is being rebuilt by another process")
+	errCompacted = errors.New("the ledger was compacted") // tasks have other places than when a rebuild began
+)
 
-// errBusy means that another process rebuilds the mirror.
-var errBusy = errors.New("the mirror is being rebuilt by another process")
+func isAgain(err error) bool {
+	return errors.Is(err, errMoved) || errors.Is(err, errBusy) || errors.Is(err, errCompacted)
+}
 
 // staging returns the name of the temporary table that rows come through.
 func (t *table) staging() string { return "copy_" + t.name }
