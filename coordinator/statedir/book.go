@@ -22,26 +22,35 @@ type book struct {
 	tasks    *fold.State       // of tasks.md
 	jobs     *jobs.State       // of jobs.md
 	sections []*ledger.Section // of one that is alone, by the offset that they are folded under
+
+	fold interface { // that of the two which is used
+		Archive(e ledger.ArchiveEntry)
+		Archived(id string) (ledger.ArchiveEntry, bool)
+		Apply(s *ledger.Section) error
+	}
 }
 
-func newBook(files ledger.Files, from fold.Reader) *book {
-	return &book{files: files, tasks: fold.New(from), jobs: jobs.New()}
-}
-
-func aloneBook(files ledger.Files) *book {
-	b := newBook(files, nil)
-	b.tasks = fold.New(b)
+// newBook returns a book without records. from has those that are folded; nil: it is alone.
+func newBook(files ledger.Files, from fold.Reader, archive []ledger.ArchiveEntry) *book {
+	b := &book{files: files, jobs: jobs.New()}
+	if from == nil {
+		from = b
+	}
+	b.tasks = fold.New(from)
+	if b.fold = b.tasks; files == ledger.JobFiles {
+		b.fold = b.jobs
+	}
+	for _, e := range archive {
+		b.fold.Archive(e)
+	}
 	return b
 }
 
 // readBook folds a journal with the index of its archive. data is nil if there is none. What the fold refuses has no effect.
 func readBook(dir string, files ledger.Files) (b *book, data []byte, err error) {
 	data, entries, err := queue.ReadJournal(context.Background(), dir, files)
-	b = newBook(files, queue.BytesReader(data))
-	for _, e := range entries {
-		b.archive(e)
-	}
-	ledger.CheckJournal(data, func(s *ledger.Section) bool { _ = b.apply(s); return true })
+	b = newBook(files, queue.BytesReader(data), entries)
+	ledger.CheckJournal(data, func(s *ledger.Section) bool { _ = b.fold.Apply(s); return true })
 	return b, data, err
 }
 
@@ -57,21 +66,6 @@ func filesOf(data []byte) ledger.Files {
 		return ledger.JobFiles
 	}
 	return ledger.TaskFiles
-}
-
-func (b *book) archive(e ledger.ArchiveEntry) {
-	if b.files == ledger.JobFiles {
-		b.jobs.Archive(e)
-	} else {
-		b.tasks.Archive(e)
-	}
-}
-
-func (b *book) apply(s *ledger.Section) error {
-	if b.files == ledger.JobFiles {
-		return b.jobs.Apply(s)
-	}
-	return b.tasks.Apply(s)
 }
 
 // SectionAt implements [fold.Reader].
@@ -101,7 +95,7 @@ func (b *book) check(s *ledger.Section) error {
 	}
 	own.Off = int64(len(b.sections))
 	b.sections = append(b.sections, &own)
-	return b.apply(&own)
+	return b.fold.Apply(&own)
 }
 
 // preview returns what a master would do if the file were that text, beside a journal that is nil if there is none.

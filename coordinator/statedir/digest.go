@@ -81,11 +81,8 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 	if err != nil {
 		return nil, nil, err
 	}
-	b, have := newBook(ledger.TaskFiles, queue.BytesReader(data)), map[uint64]bool{}
+	b, have := newBook(ledger.TaskFiles, queue.BytesReader(data), entries), map[uint64]bool{}
 	st := b.tasks
-	for _, e := range entries {
-		st.Archive(e)
-	}
 	note := func(s *ledger.Section) {
 		if at, err := state.ParseTime(s.Value(state.KeyUpdatedAt)); err == nil && at.After(d.LastRecord) && !at.After(now) {
 			// What a compaction has merged is older than its own record, which comes first.
@@ -113,11 +110,8 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 			what = "missing"
 		}
 		d.Journal = fmt.Sprintf("journal.md is %s: %d records of tasks.md are not in it; this is what tasks.md has; to check: stint fsck", what, lost)
-		b = aloneBook(ledger.TaskFiles)
+		b = newBook(ledger.TaskFiles, nil, entries)
 		st, d.Gaps, d.LastRecord = b.tasks, []Gap{}, time.Time{}
-		for _, e := range entries {
-			st.Archive(e)
-		}
 		d.Ledger = append(d.Ledger, queue.FindingsOf(repair.CheckFile(ledger.TasksName, snap.Data, func(s *ledger.Section) error {
 			note(s)
 			return b.check(s)

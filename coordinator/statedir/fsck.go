@@ -123,6 +123,7 @@ type fsck struct {
 // journal, which then has all that the file has.
 func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled bool) {
 	c, records := &fsck{FsckReport: r, dir: dir, files: files}, 0
+	archived, _ := archive.Read(nil, dir, files) // what is wrong with it is told by archive.Check
 	path := filepath.Join(dir, files.Ledger())
 	before, _ := os.Stat(path) // what is wrong with it comes out below
 	snap, textErr := tasksfile.ReadSnapshot(context.Background(), durable.OS, dir, files)
@@ -144,31 +145,22 @@ func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled 
 		c.note("there is no ledger in %s yet", dir)
 	case noJournal && textErr == nil:
 		c.note("there is no %s: the next master rebuilds it from %s", files.Journal(), files.Ledger())
-		c.book = aloneBook(files)
+		c.book = newBook(files, nil, archived)
 		c.fault(KindSection, queue.FindingsOf(repair.CheckFile(files.Ledger(), c.text, c.book.check))...)
 		records = len(c.book.sections)
 	case noText:
 		c.note("there is no %s: the next master writes it anew from the journal", files.Ledger())
 	}
 	if journalErr == nil {
-		records = c.checkJournal()
+		records = c.checkJournal(archived)
 	}
 	if journalErr == nil && textErr == nil {
 		c.checkText()
 	}
-	if files == ledger.TaskFiles {
-		c.Records = records
-	}
 	if c.book != nil && files == ledger.TaskFiles {
-		st := c.book.tasks
-		c.fault(KindWaits, queue.Homeless(st, root)...)
-		entries, _ := archive.Read(nil, dir, ledger.TaskFiles) // what is wrong with it is told by archive.Check
-		for _, e := range entries {
-			if st.Number(e.ID) == 0 {
-				st.Archive(e)
-			}
-		}
-		for _, of := range st.AfterNobody() { // what waits for what there is not
+		c.Records = records
+		c.fault(KindWaits, queue.Homeless(c.book.tasks, root)...)
+		for _, of := range c.book.tasks.AfterNobody() { // what waits for what there is not
 			c.fault(KindWaits, task.Finding{File: ledger.TasksName, Message: "task " + of[0] + ": " + explain.AfterNobody(of[1])})
 		}
 	}
@@ -189,13 +181,13 @@ func (r *FsckReport) unreadable(name string, err error) {
 }
 
 // checkJournal looks at every record of the journal and folds it. It returns how many there are.
-func (c *fsck) checkJournal() (records int) {
-	c.book = newBook(c.files, queue.BytesReader(c.journal))
+func (c *fsck) checkJournal(archived []ledger.ArchiveEntry) (records int) {
+	c.book = newBook(c.files, queue.BytesReader(c.journal), archived)
 	var last uint64
 	found := ledger.CheckJournal(c.journal, func(s *ledger.Section) (more bool) {
 		records++
 		last = max(last, s.Seq)
-		if err := c.book.apply(s); err != nil {
+		if err := c.book.fold.Apply(s); err != nil {
 			c.fault(KindRefused, task.Finding{File: c.files.Journal(), Line: s.Line, Message: fmt.Sprintf("record %d has no effect: %v", s.Seq, err)})
 		}
 		return true
@@ -240,7 +232,7 @@ func (c *fsck) checkText() {
 	}
 	for i := range records {
 		if s, err := ledger.Encode(&records[i]); err == nil {
-			_ = c.book.apply(s) // what is wrong with it is a finding
+			_ = c.book.fold.Apply(s) // what is wrong with it is a finding
 		}
 	}
 	c.fault(KindSection, t.Findings...)
@@ -279,14 +271,14 @@ func (c *fsck) compare() {
 		c.note("%s: %s taken out by hand, which the journal has", name, ledger.Plural(tidied, "record was", "records were"))
 		return
 	}
-	alone := aloneBook(c.files)
+	alone := newBook(c.files, nil, nil)
 	repair.CheckFile(name, c.text, alone.check) // nothing in it is refused, or that was a finding
 	got, err := texts(alone.all())
 	want, werr := texts(c.book.all())
-	id, how, derr := aloneDiffers(c.dir, c.files, got, want)
-	if err = errors.Join(err, werr, derr); err != nil {
+	maps.DeleteFunc(got, func(id string, _ []byte) bool { _, isArchived := c.book.fold.Archived(id); return isArchived })
+	if err = errors.Join(err, werr); err != nil {
 		c.fault(KindDiffers, task.Finding{File: name, Message: err.Error()})
-	} else if id != "" {
+	} else if id, how := aloneDiffers(c.files, got, want); id != "" {
 		line := 0
 		if k := slices.IndexFunc(doc.Sections, func(s ledger.Section) bool { return s.Name() == string(c.files.Kind())+" "+id }); k >= 0 {
 			line = doc.Sections[k].Line
@@ -298,12 +290,12 @@ func (c *fsck) compare() {
 // CheckLedger returns what is wrong in one ledger file by itself: what cannot be
 // read, and what a new state directory with this file alone would not take over.
 func CheckLedger(name string, data []byte) []task.Finding {
-	return queue.FindingsOf(repair.CheckFile(name, data, aloneBook(filesOf(data)).check))
+	return queue.FindingsOf(repair.CheckFile(name, data, newBook(filesOf(data), nil, nil).check))
 }
 
 // RepairLedger returns a ledger file without findings, and what [repair.Repair] did. journal may be nil.
 func RepairLedger(name string, data, journal []byte) ([]byte, []task.Finding) {
-	repaired, notes := repair.Repair(data, journal, aloneBook(filesOf(data)).check)
+	repaired, notes := repair.Repair(data, journal, newBook(filesOf(data), nil, nil).check)
 	for _, n := range notes {
 		n.File = name
 	}
@@ -320,37 +312,31 @@ func Preview(dir string, files ledger.Files, text []byte) (task.Reconciled, []le
 	return b.preview(dir, data, text)
 }
 
-// aloneDiffers returns the first task or job that its file alone, got, makes another than the journal does, want,
-// and how; "" if there is none. What is in the archive and no more in the journal is passed over.
-func aloneDiffers(dir string, files ledger.Files, got, want map[string][]byte) (id, how string, err error) {
-	entries, err := archive.Read(nil, dir, files)
-	for _, e := range entries {
-		if want[e.ID] == nil {
-			delete(got, e.ID)
+// aloneDiffers returns the first task or job that its file alone, got, makes another than the journal does, want, and how; "" if
+// there is none.
+func aloneDiffers(files ledger.Files, got, want map[string][]byte) (id, how string) {
+	all := maps.Clone(got)
+	maps.Copy(all, want)
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if how := difference(files.Ledger(), got[id], want[id]); how != "" {
+			return id, strings.ToLower(string(files.Kind())) + " " + id + " " + how
 		}
 	}
-	if err != nil {
-		return "", "", err
-	}
-	what := strings.ToLower(string(files.Kind()))
-	for _, id := range slices.Sorted(maps.Keys(want)) {
-		if !bytes.Equal(got[id], want[id]) {
-			return id, what + " " + id + " " + firstDifference(files.Ledger(), got[id], want[id]), nil
-		}
-		delete(got, id)
-	}
-	for _, id := range slices.Sorted(maps.Keys(got)) {
-		return id, what + " " + id + " is not in the journal", nil
-	}
-	return "", "", nil
+	return "", ""
 }
 
-// firstDifference says what a file alone has of a task or job otherwise than the journal.
-func firstDifference(file string, alone, journal []byte) string {
-	var a, b map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(alone, &a), json.Unmarshal(journal, &b)); err != nil {
+// difference says what a file alone has of a task or job otherwise than the journal; nil is one that does not have it.
+func difference(file string, alone, journal []byte) string {
+	switch {
+	case bytes.Equal(alone, journal):
+		return ""
+	case alone == nil:
 		return "is only in the journal"
+	case journal == nil:
+		return "is not in the journal"
 	}
+	var a, b map[string]json.RawMessage
+	_, _ = json.Unmarshal(alone, &a), json.Unmarshal(journal, &b)                    // they were made from tasks
 	for _, key := range append([]string{"status"}, slices.Sorted(maps.Keys(b))...) { // what matters most first
 		if !bytes.Equal(a[key], b[key]) {
 			return fmt.Sprintf("has %s %s in the journal, and %s by %s alone", key, b[key], cmp.Or(string(a[key]), "none"), file)

@@ -81,7 +81,7 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 	if len(doc.Sections) == 0 {
 		return refuse("name a copy of "+ledger.TasksName, "has no record that can be read")
 	}
-	alone := aloneBook(p.files)
+	alone := newBook(p.files, nil, nil)
 	p.found = queue.FindingsOf(repair.CheckFile(filepath.Base(path), data, alone.check))
 	p.tasks, err = alone.all()
 	return p, err
