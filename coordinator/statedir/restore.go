@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/schedule/due"
@@ -104,20 +103,17 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 	if err = errors.Join(err, werr); err != nil {
 		return nil, err
 	}
-	for id, t := range now {
-		if then, ok := p.tasks[id]; !ok {
-			r.Gone = append(r.Gone, t)
-		} else if !bytes.Equal(is[id], was[id]) {
+	all := maps.Clone(now)
+	maps.Copy(all, p.tasks)
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		switch then := p.tasks[id]; {
+		case was[id] == nil:
+			r.Gone = append(r.Gone, now[id])
+		case is[id] == nil:
+			r.Back = append(r.Back, then)
+		case !bytes.Equal(is[id], was[id]):
 			r.Changed = append(r.Changed, then)
 		}
-	}
-	for id, t := range p.tasks {
-		if _, ok := now[id]; !ok {
-			r.Back = append(r.Back, t)
-		}
-	}
-	for _, list := range [][]state.Task{r.Gone, r.Changed, r.Back} {
-		slices.SortFunc(list, func(a, b state.Task) int { return strings.Compare(a.ID, b.ID) })
 	}
 	return r, nil
 }
@@ -147,16 +143,7 @@ func Restore(cfg queue.Config, plan *RestorePlan, confirm func(*Restoration) err
 	if err := confirm(r); err != nil {
 		return nil, err
 	}
-	name := filepath.Join(cfg.StateDir, "archive", "before-restore-"+now.UTC().Format("20060102T150405Z"))
-	r.Backup = name
-	for n := 2; err == nil; n++ { // until there is none of that name
-		if _, err = os.Lstat(r.Backup); err == nil {
-			r.Backup = name + "-" + strconv.Itoa(n)
-		}
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
+	r.Backup = filepath.Join(cfg.StateDir, "archive", "before-restore-"+now.UTC().Format("20060102T150405.000Z"))
 	note := ledger.Record{Kind: ledger.KindControl, ID: mark.Restore}
 	note.Add("from", r.From).Add(state.KeyUpdatedAt, state.FormatTime(now))
 	if err := journal.Restore(durable.OS, cfg.StateDir, plan.files, plan.data, note, r.Backup); err != nil {
