@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -120,10 +119,6 @@ func (w *writer) rows(im *task.TaskRecord) (*taskRows, error) {
 	if isTool(t.Agent) {
 		tool = t.Agent
 	}
-	priority := t.Priority
-	if priority < 1 || priority > 9 {
-		priority = 5
-	}
 	// A section that a person wrote may have no times, and each row must have these.
 	created, updated := cmp.Or(t.CreatedAt, t.UpdatedAt), cmp.Or(t.UpdatedAt, t.CreatedAt)
 	scheduled := created
@@ -140,7 +135,7 @@ func (w *writer) rows(im *task.TaskRecord) (*taskRows, error) {
 	}
 	out.task = []any{
 		id, w.o.Host, ref, int64(0), storable(cmp.Or(t.TenantID, "default")), storable(cmp.Or(t.Queue, "default")), tool, orNull(t.Agent), orNull(t.Model),
-		cmp.Or(statuses[t.Status], string(t.Status)), int32(priority), orNull(t.Prompt),
+		cmp.Or(statuses[t.Status], string(t.Status)), int32(cmp.Or(t.Priority, 5)), orNull(t.Prompt),
 		jsonOf(files), jsonOf(texts(t.OutputSpec)), orNull(key), int32(t.Attempt), int32(cmp.Or(max(t.MaxAttempts, 0), w.o.MaxAttempts)), orNull(out.account),
 		scheduled, next,
 		resultOf(t), orNull(t.Error), timeOrNull(t.StartedAt), finishedAt(im), created, updated,
@@ -149,7 +144,7 @@ func (w *writer) rows(im *task.TaskRecord) (*taskRows, error) {
 		int32(t.Retries), int32(t.LimitWaits), int32(t.Iteration), orNull(t.VerifyCommand), t.VerifyExitCode, millis(t.VerifyTime),
 		orNull(t.TriggeredBy), orNull(string(t.Trigger)), orNull(t.Result),
 		jsonOf(findings), jsonOf(extraOf(t)), t.Usage.InputTokens, t.Usage.CachedInputTokens, t.Usage.OutputTokens,
-		t.Usage.ReasoningTokens, cost(t.Usage),
+		t.Usage.ReasoningTokens, t.Usage.CostUSD,
 	}
 	return out, nil
 }
@@ -194,14 +189,6 @@ func millis(duration string) any {
 		return nil
 	}
 	return d.Milliseconds()
-}
-
-// cost returns an amount of money that a sum can be made of.
-func cost(u state.Usage) float64 {
-	if math.IsNaN(u.CostUSD) || math.IsInf(u.CostUSD, 0) {
-		return 0
-	}
-	return u.CostUSD
 }
 
 // extraOf returns the fields of a task that have no column, by their names in the ledger.
@@ -318,7 +305,7 @@ func (w *writer) run(out *taskRows, t *state.Task, r *task.TaskRun, number int, 
 		orNull(string(r.Reason)), timeOrNull(r.StartedAt), timeOrNull(r.EndedAt),
 		r.ExitCode, nil, nil, nil, nil, files, r.Usage.InputTokens + r.Usage.OutputTokens, took, orNull(r.Agent), orNull(r.Model),
 		orNull(r.Account), orNull(r.RunDir), r.Usage.InputTokens, r.Usage.CachedInputTokens, r.Usage.OutputTokens, r.Usage.ReasoningTokens,
-		cost(r.Usage),
+		r.Usage.CostUSD,
 	}
 	if row[8] != runRunning && r.Kept {
 		for i, name := range []string{"stdout", "stderr"} {

@@ -264,32 +264,23 @@ func (c *comparison) accounts(ctx context.Context) error {
 	for _, a := range c.src.Accounts() {
 		known[c.o.accountID(a.Name)] = a
 	}
-	rows, _ := c.tx.Query(ctx, "SELECT id, enabled, held, reason, cool_until FROM accounts WHERE host = $1 ORDER BY id", c.o.Host) // ForEachRow returns the error
+	const sql = "SELECT id, enabled, held, reason, cool_until AT TIME ZONE 'UTC' FROM accounts WHERE host = $1 ORDER BY id"
+	rows, _ := c.tx.Query(ctx, sql, c.o.Host) // ForEachRow returns the error
 	var id string
-	var enabled, held bool
-	var reason *string
-	var until *time.Time
-	_, err := pgx.ForEachRow(rows, []any{&id, &enabled, &held, &reason, &until}, func() error {
+	var there [4]any
+	_, err := pgx.ForEachRow(rows, []any{&id, &there[0], &there[1], &there[2], &there[3]}, func() error {
 		name := strings.TrimPrefix(id, c.o.accountID(""))
 		if c.ledger.ChangedLater(state.ControlAccount + name) {
 			return nil
 		}
 		a := known[id]
-		c.value("accounts", name, "enabled", jsonOf(!a.Disabled), jsonOf(enabled))
-		c.value("accounts", name, "held", jsonOf(a.Hold), jsonOf(held))
-		c.value("accounts", name, "reason", jsonOf(orNull(a.Reason)), jsonOf(reason))
-		c.value("accounts", name, "cool_until", jsonTime(&a.CoolUntil), jsonTime(until))
+		until := timeOrNull(a.CoolUntil.UTC().Truncate(time.Microsecond)) // as the database holds it
+		for i, here := range []any{!a.Disabled, a.Hold, orNull(a.Reason), until} {
+			c.value("accounts", name, []string{"enabled", "held", "reason", "cool_until"}[i], jsonOf(here), jsonOf(there[i]))
+		}
 		return nil
 	})
 	return err
-}
-
-// jsonTime returns a time as the database holds it; null for none.
-func jsonTime(t *time.Time) json.RawMessage {
-	if t == nil || t.IsZero() {
-		return jsonOf(nil)
-	}
-	return jsonOf(t.UTC().Truncate(time.Microsecond))
 }
 
 func (c *comparison) value(table, id, column string, here, there json.RawMessage) {
