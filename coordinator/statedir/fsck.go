@@ -124,8 +124,6 @@ type fsck struct {
 func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled bool) {
 	c, records := &fsck{FsckReport: r, dir: dir, files: files}, 0
 	archived, _ := archive.Read(nil, dir, files) // what is wrong with it is told by archive.Check
-	path := filepath.Join(dir, files.Ledger())
-	before, _ := os.Stat(path) // what is wrong with it comes out below
 	snap, textErr := tasksfile.ReadSnapshot(context.Background(), durable.OS, dir, files)
 	c.text = snap.Data
 	var journalErr error
@@ -136,9 +134,8 @@ func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled 
 	}
 	c.unreadable(files.Ledger(), textErr)
 	c.unreadable(files.Journal(), journalErr)
-	after, _ := os.Stat(path)
-	c.settled = before == nil && after == nil ||
-		before != nil && after != nil && os.SameFile(before, after) && before.Size() == after.Size() && before.ModTime().Equal(after.ModTime())
+	now, err := os.Stat(filepath.Join(dir, files.Ledger()))
+	c.settled = textErr != nil || err == nil && durable.IDOf(now) == snap.ID
 	switch noText, noJournal := errors.Is(textErr, fs.ErrNotExist), errors.Is(journalErr, fs.ErrNotExist); {
 	case noText && noJournal && files == ledger.JobFiles: // of an older stint
 	case noText && noJournal:
