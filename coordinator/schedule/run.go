@@ -85,7 +85,7 @@ func (r *Runner) Run(ctx context.Context) {
 	defer func() { stay() }()
 	defer r.jobs.Wait()
 	pruned := time.Time{}
-	for isStaying := false; ; {
+	for {
 		if now := r.opts.Now(); now.Sub(pruned).Abs() > 24*time.Hour {
 			pruned = now
 			if err := r.history.prune(r.opts.Keep, now); err != nil {
@@ -93,22 +93,17 @@ func (r *Runner) Run(ctx context.Context) {
 			}
 		}
 		next, isActive := r.look(ctx)
-		if isActive != isStaying { // a master in the background stays while any schedule is active
-			stay()
-			if stay = func() {}; isActive {
-				stay = r.room.Call()
-			}
-			isStaying = isActive
+		left := stay
+		if stay = func() {}; isActive { // a master in the background stays while any schedule is active
+			stay = r.room.Call()
 		}
-		timer := time.NewTimer(max(0, min(lookEvery, next.Sub(r.opts.Now()))))
+		left()
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(min(lookEvery, next.Sub(r.opts.Now()))):
 		case <-r.wake:
 		}
-		timer.Stop()
 	}
 }
 
@@ -513,7 +508,7 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string, at time.Ti
 	if err != nil {
 		return task.Schedule{}, err
 	}
-	return view(&s, r.room.Schedules()[name], &r.history, now), nil
+	return Views([]Schedule{s}, r.room.Schedules(), r.opts.Path, now)[0], nil
 }
 
 // Schedules returns all schedules. With an error, which says what is wrong in the configuration, they are those of before.
@@ -572,26 +567,22 @@ func (r *Runner) DueBefore(t time.Time) bool {
 func Views(list []Schedule, controls map[string]state.Control, path string, now time.Time) []task.Schedule {
 	views, h := []task.Schedule{}, &history{path: path}
 	for i := range list {
-		views = append(views, view(&list[i], controls[list[i].Name], h, now))
+		s, c := &list[i], controls[list[i].Name]
+		v := task.Schedule{
+			Name: s.Name, Cron: s.Cron, Zone: s.Zone, Job: s.Job, Title: state.TitleOf(s.Spec.Prompt), Overlap: s.Overlap, Missed: s.Missed, Most: s.Most,
+			Jitter: s.Jitter, Paused: c.Paused, Origin: s.Origin, Next: []time.Time{}, Open: []time.Time{},
+		}
+		if !c.Paused {
+			for _, at := range s.Next(now, 3) {
+				v.Next = append(v.Next, at.UTC())
+			}
+		}
+		for open := range strings.FieldsSeq(c.OpenFirings) {
+			at, _ := time.Parse(time.RFC3339, open)
+			v.Open = append(v.Open, at)
+		}
+		v.Last, _ = h.last(s.Name, func(*task.JobRun) bool { return true })
+		views = append(views, v)
 	}
 	return views
-}
-
-// view returns what clients see of a schedule.
-func view(s *Schedule, c state.Control, h *history, now time.Time) task.Schedule {
-	v := task.Schedule{
-		Name: s.Name, Cron: s.Cron, Zone: s.Zone, Job: s.Job, Title: state.TitleOf(s.Spec.Prompt), Overlap: s.Overlap, Missed: s.Missed, Most: s.Most,
-		Jitter: s.Jitter, Paused: c.Paused, Origin: s.Origin, Next: []time.Time{}, Open: []time.Time{},
-	}
-	if !c.Paused {
-		for _, at := range s.Next(now, 3) {
-			v.Next = append(v.Next, at.UTC())
-		}
-	}
-	for open := range strings.FieldsSeq(c.OpenFirings) {
-		at, _ := time.Parse(time.RFC3339, open)
-		v.Open = append(v.Open, at)
-	}
-	v.Last, _ = h.last(s.Name, func(*task.JobRun) bool { return true })
-	return v
 }

@@ -403,8 +403,7 @@ func (r *Room) Metrics() jobs.Metrics {
 
 // Run takes jobs from workers whose lease has ended, tells of dead letters and keeps jobs.md short, until ctx ends.
 func (r *Room) Run(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	tick := time.Tick(lookEvery)
 	for {
 		if err := errors.Join(r.reclaim(ctx), r.bury(ctx), r.shorten(ctx)); err != nil && ctx.Err() == nil {
 			r.opts.Log.Warn("cannot process due jobs, trying again", "error", err)
@@ -414,7 +413,7 @@ func (r *Room) Run(ctx context.Context) {
 			return
 		case <-r.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

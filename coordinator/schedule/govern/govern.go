@@ -78,14 +78,13 @@ const (
 
 // Run looks every 5 seconds what is to be done, until ctx ends.
 func (w *Worker) Run(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	tick := time.Tick(lookEvery)
 	for {
 		w.look(context.WithoutCancel(ctx)) // it takes no time, and what was pulled is not left behind
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }
