@@ -81,31 +81,21 @@ var (
 
 // A taskRows is what the tables have of one task. Each row has the values of its table's columns.
 type taskRows struct {
-	id      string // in the ledger
-	uuid    [16]byte
-	account string // that it runs with; "": none
-	agent   string // of that account
-	hasKey  bool
-	task    []any
-	runs    [][]any
-	files   [][]any
-	size    int // bytes of its longest columns
+	id     string // in the ledger
+	uuid   [16]byte
+	hasKey bool
+	task   []any
+	runs   [][]any
+	files  [][]any
+	size   int // bytes of its longest columns
 }
 
 // rows returns what the tables have of a task.
 func (w *writer) rows(im *task.TaskRecord) (*taskRows, error) {
 	t := &im.Task
 	id, ref := rowID(t.ID, w.o.Host)
-	out := &taskRows{id: t.ID, uuid: id, size: len(t.Prompt) + len(t.Result) + 1024}
+	out := &taskRows{id: t.ID, uuid: id, hasKey: im.HoldsKey && t.IdempotencyKey != "", size: len(t.Prompt) + len(t.Result) + 1024}
 	files := w.inputs(out, t)
-	if t.Status == state.Running && isTool(t.Agent) {
-		out.account, out.agent = w.o.accountID(t.AccountName()), t.Agent
-	}
-	key := ""
-	if im.HoldsKey {
-		key = string(t.IdempotencyKey) // as the ledger has it: it is unique
-	}
-	out.hasKey = key != ""
 	outputs, err := w.outputs(out, t)
 	if err != nil {
 		return nil, err
@@ -115,9 +105,14 @@ func (w *writer) rows(im *task.TaskRecord) (*taskRows, error) {
 			return nil, err
 		}
 	}
-	var tool, next any
+	var key, tool, leasedBy, next any
+	if out.hasKey {
+		key = orNull(string(t.IdempotencyKey)) // as the ledger has it: it is unique
+	}
 	if isTool(t.Agent) {
-		tool = t.Agent
+		if tool = t.Agent; t.Status == state.Running {
+			leasedBy = w.o.accountID(t.AccountName())
+		}
 	}
 	// A section that a person wrote may have no times, and each row must have these.
 	created, updated := cmp.Or(t.CreatedAt, t.UpdatedAt), cmp.Or(t.UpdatedAt, t.CreatedAt)
@@ -136,7 +131,7 @@ func (w *writer) rows(im *task.TaskRecord) (*taskRows, error) {
 	out.task = []any{
 		id, w.o.Host, ref, int64(0), storable(cmp.Or(t.TenantID, "default")), storable(cmp.Or(t.Queue, "default")), tool, orNull(t.Agent), orNull(t.Model),
 		cmp.Or(statuses[t.Status], string(t.Status)), int32(cmp.Or(t.Priority, 5)), orNull(t.Prompt),
-		jsonOf(files), jsonOf(texts(t.OutputSpec)), orNull(key), int32(t.Attempt), int32(cmp.Or(max(t.MaxAttempts, 0), w.o.MaxAttempts)), orNull(out.account),
+		jsonOf(files), jsonOf(texts(t.OutputSpec)), key, int32(t.Attempt), int32(cmp.Or(max(t.MaxAttempts, 0), w.o.MaxAttempts)), leasedBy,
 		scheduled, next,
 		resultOf(t), orNull(t.Error), timeOrNull(t.StartedAt), finishedAt(im), created, updated,
 		orNull(t.SessionKey), orNull(t.Workspace), orNull(t.AccountName()), orNull(t.Resume), orNull(t.AgentSession), orNull(t.Label),

@@ -193,15 +193,8 @@ func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
 	var q pgx.Batch
 	w.queueAccounts(&q, b.accounts)
 	if len(b.tasks) > 0 {
-		agents := map[string]string{} // of the accounts that rows refer to
-		for _, t := range b.tasks {
-			agents[t.account] = t.agent
-		}
-		delete(agents, "")
-		for account, agent := range agents {
-			q.Queue("INSERT INTO accounts (id, tool, max_concurrency, host) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING",
-				account, agent, w.o.MaxConcurrency, w.o.Host)
-		}
+		q.Queue(`INSERT INTO accounts (id, tool, max_concurrency, host) SELECT DISTINCT leased_by, tool, $1::int, host FROM copy_tasks
+			WHERE leased_by IS NOT NULL ON CONFLICT (id) DO NOTHING`, w.o.MaxConcurrency)
 		if slices.ContainsFunc(b.tasks, func(t *taskRows) bool { return t.hasKey }) {
 			q.Queue(freeKeys)
 		}
