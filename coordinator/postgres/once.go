@@ -57,14 +57,14 @@ func (o *Options) readPosition(ctx context.Context, q schema.Querier, t server.T
 func Look(ctx context.Context, o Options) (p Position, err error) {
 	err = o.connected(ctx, func(db *server.Database, t server.Target) error {
 		p = Position{Host: o.Host, Target: t.String()}
-		version, err := schema.Check(ctx, db)
+		err := schema.Check(ctx, db)
 		if errors.Is(err, schema.ErrNone) {
 			return nil
 		}
 		if err == nil {
 			p, err = o.readPosition(ctx, db, t)
 		}
-		if p.Target, p.Schema = t.String(), version; err != nil {
+		if p.Target, p.Schema = t.String(), schema.Newest(); err != nil {
 			return err
 		}
 		p.Skew, err = server.ClockSkew(ctx, db.Pool, New(o).o.Now)

@@ -61,7 +61,7 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 	}()
 	// The schema is made in an empty database. One that is older or newer than this program is
 	// refused: other hosts may need it as it is.
-	if _, err = schema.Check(ctx, db); errors.Is(err, schema.ErrNone) {
+	if err = schema.Check(ctx, db); errors.Is(err, schema.ErrNone) {
 		_, _, err = schema.Migrate(ctx, db)
 	}
 	if err != nil {

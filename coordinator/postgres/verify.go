@@ -63,7 +63,7 @@ type comparison struct {
 // the ledger no longer has, because files of a run were deleted, is not compared. Errors are *task.Error.
 func Verify(ctx context.Context, o Options, read func(upTo uint64) (VerifySource, error)) (r Report, err error) {
 	err = o.connected(ctx, func(db *server.Database, t server.Target) error {
-		if _, err := schema.Check(ctx, db); errors.Is(err, schema.ErrNone) {
+		if err := schema.Check(ctx, db); errors.Is(err, schema.ErrNone) {
 			return notYet(t, "has no tables of stint yet")
 		} else if err != nil {
 			return err

@@ -111,19 +111,18 @@ func migrate(ctx context.Context, db Database, list []migration, wait time.Durat
 	return from, from, err
 }
 
-// Check returns the version of the schema. The error is nil if it is the one that this
-// program needs, ErrNone if there is none, else a *task.Error.
-func Check(ctx context.Context, q Querier) (int, error) {
+// Check returns nil if the schema is the one that this program needs, ErrNone if there is none, else a *task.Error.
+func Check(ctx context.Context, q Querier) error {
 	version, err := schemaVersion(ctx, q, migrations())
 	switch {
 	case err != nil:
-		return 0, err
+		return err
 	case version == 0:
-		return 0, ErrNone
+		return ErrNone
 	case version < Newest():
-		return version, task.Conflict(`when all hosts that use it have this stint: "stint sync migrate"`, "the database's schema has version %d, and this stint needs %d", version, Newest())
+		return task.Conflict(`when all hosts that use it have this stint: "stint sync migrate"`, "the database's schema has version %d, and this stint needs %d", version, Newest())
 	}
-	return version, checkTables(ctx, q)
+	return checkTables(ctx, q)
 }
 
 // checkTables returns an error if somebody has dropped one of our tables: no migration makes it again.
