@@ -55,7 +55,7 @@ func isTool(agent string) bool {
 // A table is one of those that the mirror is made of.
 type table struct {
 	name    string
-	columns []string
+	columns []string // id is the first
 	kept    []string // columns whose value stays when the new one is NULL: the files that it was made of are gone
 }
 

@@ -185,14 +185,6 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 
 // difference is the statement that selects the rows of a page in which the two sides differ.
 func (t *table) difference() string {
-	var here, there []string
-	for _, col := range t.columns {
-		h := "h." + col
-		if slices.Contains(t.kept, col) {
-			h = fmt.Sprintf("coalesce(h.%[1]s, c.%[1]s)", col)
-		}
-		here, there = append(here, h), append(there, "c."+col)
-	}
 	of := "task_id"
 	if t.name == tasksTable.name {
 		of = "id"
@@ -200,7 +192,7 @@ func (t *table) difference() string {
 	return fmt.Sprintf(`SELECT to_jsonb(h), to_jsonb(c) FROM %[1]s h
 		FULL JOIN (SELECT %[2]s FROM %[3]s WHERE %[4]s IN (SELECT id FROM copy_tasks)) c ON c.id = h.id
 		WHERE (%[5]s) IS DISTINCT FROM (%[6]s)`,
-		t.staging(), strings.Join(t.columns, ", "), t.name, of, strings.Join(here, ", "), strings.Join(there, ", "))
+		t.staging(), strings.Join(t.columns, ", "), t.name, of, t.values("h", "c"), t.values("c", ""))
 }
 
 // differ notes how a row differs; nil is a side that does not have it.

@@ -68,21 +68,21 @@ func (t *table) create() string {
 
 // upsert takes the rows of the temporary table over. Those that are there already and say the same are not written again.
 func (t *table) upsert() string {
-	var sets, olds, news []string
-	for _, c := range t.columns {
-		value := "excluded." + c
-		if slices.Contains(t.kept, c) {
-			value = fmt.Sprintf("coalesce(excluded.%[2]s, %[1]s.%[2]s)", t.name, c)
+	return fmt.Sprintf("INSERT INTO %[1]s (id, %[2]s) SELECT id, %[2]s FROM %[3]s ON CONFLICT (id) DO UPDATE SET (%[2]s) = ROW(%[4]s) WHERE (%[5]s) IS DISTINCT FROM (%[4]s)",
+		t.name, strings.Join(t.columns[1:], ", "), t.staging(), t.values("excluded", t.name), t.values(t.name, ""))
+}
+
+// values returns the columns of a row but for its id. Those that are kept have the value of the old row where they are NULL.
+func (t *table) values(row, old string) string {
+	var list []string
+	for _, c := range t.columns[1:] {
+		if old != "" && slices.Contains(t.kept, c) {
+			list = append(list, fmt.Sprintf("coalesce(%[1]s.%[3]s, %[2]s.%[3]s)", row, old, c))
+		} else {
+			list = append(list, row+"."+c)
 		}
-		if c == "id" {
-			continue
-		}
-		sets = append(sets, c+" = "+value)
-		olds, news = append(olds, t.name+"."+c), append(news, value)
 	}
-	list := strings.Join(t.columns, ", ")
-	return fmt.Sprintf("INSERT INTO %[1]s (%[2]s) SELECT %[2]s FROM %[3]s ON CONFLICT (id) DO UPDATE SET %[4]s WHERE (%[5]s) IS DISTINCT FROM (%[6]s)",
-		t.name, list, t.staging(), strings.Join(sets, ", "), strings.Join(olds, ", "), strings.Join(news, ", "))
+	return strings.Join(list, ", ")
 }
 
 // freeKeys is for a key that has gone from one task to another: the one that had it loses it first.
