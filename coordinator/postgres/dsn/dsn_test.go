@@ -16,7 +16,7 @@ import (
 
 const canary, canaryEncoded, canaryMark = postgrestest.Canary, postgrestest.CanaryEncoded, postgrestest.CanaryMark
 
-var everything, home = postgrestest.Everything, postgrestest.Home
+var everything = postgrestest.Everything
 
 // brokenURLs are broken in as many ways, with a part of what is said about each.
 var brokenURLs = []struct{ text, says string }{
@@ -62,7 +62,7 @@ var brokenURLs = []struct{ text, says string }{
 // TestBrokenURLs: a database URL that is refused is refused for what is wrong with it,
 // and nothing that is said of it has its password.
 func TestBrokenURLs(t *testing.T) {
-	home(t)
+	t.Setenv("HOME", t.TempDir())
 	for _, c := range brokenURLs {
 		err := Check(c.text)
 		var told *task.Error
@@ -78,7 +78,7 @@ func TestBrokenURLs(t *testing.T) {
 
 // TestURLsAreReadAsPgxReadsThem: our defaults change nothing else.
 func TestURLsAreReadAsPgxReadsThem(t *testing.T) {
-	home(t)
+	t.Setenv("HOME", t.TempDir())
 	for _, text := range []string{
 		"postgres://u:p:q?r@h/db?sslmode=disable",
 		"postgresql://u:a'b\\c%27@h/db?sslmode=require&application_name=x%20y",
@@ -120,7 +120,7 @@ func described(cfg *pgxpool.Config) string {
 }
 
 func TestDefaultsOfAURL(t *testing.T) {
-	home(t)
+	t.Setenv("HOME", t.TempDir())
 	cfg, err := Parse("postgres://u@db.example?application_name=")
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestDefaultsOfAURL(t *testing.T) {
 // TestTLSIsVerifiedUnlessTheServerIsHere: nothing goes over a network unencrypted, or to
 // anybody who answers there, unless somebody has asked for it.
 func TestTLSIsVerifiedUnlessTheServerIsHere(t *testing.T) {
-	home(t)
+	t.Setenv("HOME", t.TempDir())
 	for text, want := range map[string]string{
 		"postgres://db.example/d":                           "verified",
 		"postgres://10.0.0.7/d":                             "verified",

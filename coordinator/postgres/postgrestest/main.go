@@ -43,11 +43,3 @@ func Everything(err error) string {
 	}
 	return b.String()
 }
-
-// Home sets an empty home directory for the test.
-func Home(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	t.Setenv("HOME", dir)
-	return dir
-}

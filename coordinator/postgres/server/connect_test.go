@@ -21,7 +21,7 @@ import (
 
 const canary, canaryEncoded, canaryMark = postgrestest.Canary, postgrestest.CanaryEncoded, postgrestest.CanaryMark
 
-var everything, home = postgrestest.Everything, postgrestest.Home
+var everything = postgrestest.Everything
 
 const canaryQuoted = "'" + canary + "'"
 
@@ -95,7 +95,7 @@ func run(t *testing.T, text string, statements ...string) {
 
 // TestConnect: a pool of the wanted size, and the clock of the server.
 func TestConnect(t *testing.T) {
-	home(t)
+	t.Setenv("HOME", t.TempDir())
 	pool, target := connected(t, postgrestest.Shared(t).Database(t)+"\n")
 	if n := pool.Config().MaxConns; n != 3 {
 		t.Errorf("%d connections at most", n)
@@ -111,7 +111,7 @@ func TestConnect(t *testing.T) {
 
 // TestUnusableDatabases: what cannot hold a mirror says why, in a sentence.
 func TestUnusableDatabases(t *testing.T) {
-	home(t)
+	t.Setenv("HOME", t.TempDir())
 	s := postgrestest.Shared(t)
 	admin := s.URL("postgres")
 	at := "@/cli_worker?host=" + s.Dir()
@@ -126,7 +126,7 @@ func TestUnusableDatabases(t *testing.T) {
 
 // TestPasswords: one that is wrong, and none where one is wanted.
 func TestPasswords(t *testing.T) {
-	home(t)
+	t.Setenv("HOME", t.TempDir())
 	s := postgrestest.Start(t)
 	run(t, s.URL("postgres"), "CREATE ROLE locked LOGIN PASSWORD 'right'")
 	rules := filepath.Join(s.Dir(), "data", "pg_hba.conf")
@@ -144,7 +144,8 @@ func TestPasswords(t *testing.T) {
 // TestPasswordsOfAllForms: wherever pgx finds a password, it uses it, and no error, no
 // target and no redacted text has it.
 func TestPasswordsOfAllForms(t *testing.T) {
-	dir := home(t)
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
 	write(t, filepath.Join(dir, ".pgpass"), "127.0.0.1:1:cli_worker:passfile:c4n4ry\n")
 	write(t, filepath.Join(dir, ".pg_service.conf"), "[prod]\nhost=127.0.0.1\nport=1\nuser=s\npassword=c4n4ry\n[bad]\nsslmode=c4n4ry\n")
 	for text, redacted := range map[string]string{
@@ -195,7 +196,7 @@ func TestPasswordsOfAllForms(t *testing.T) {
 
 // TestOutages: a server that has stopped, was killed, does not answer, or was never there.
 func TestOutages(t *testing.T) {
-	home(t)
+	t.Setenv("HOME", t.TempDir())
 	s := postgrestest.Start(t)
 	text := s.URL("postgres") + "&connect_timeout=1"
 	pool, target := connected(t, text)
@@ -238,7 +239,7 @@ func TestURLIsAskedFor(t *testing.T) {
 
 // TestTLSFailures: each says what to do.
 func TestTLSFailures(t *testing.T) {
-	home(t)
+	t.Setenv("HOME", t.TempDir())
 	text := func(address, mode string) string {
 		return "postgres://u:" + canaryEncoded + "@" + address + "/db?sslmode=" + mode
 	}

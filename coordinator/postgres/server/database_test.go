@@ -11,7 +11,7 @@ import (
 // TestCloseDoesNotWait closes pools whose server does not answer: one with a statement
 // that waits, one with a statement that was given up, and one of a check that failed.
 func TestCloseDoesNotWait(t *testing.T) {
-	home(t)
+	t.Setenv("HOME", t.TempDir())
 	s := postgrestest.Start(t)
 	text := s.URL("postgres") + "&connect_timeout=1"
 	waits, _ := connected(t, text)

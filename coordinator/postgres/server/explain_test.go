@@ -101,7 +101,7 @@ func TestWhatOthersSayIsShort(t *testing.T) {
 }
 
 func TestTargetsAreNamed(t *testing.T) {
-	home(t)
+	t.Setenv("HOME", t.TempDir())
 	for text, want := range map[string]string{
 		"postgres://u@db.example":            "cli_worker at db.example:5432",
 		"postgres://[::1]:6543":              "cli_worker at [::1]:6543",
