@@ -115,10 +115,7 @@ func (b *book) preview(dir string, records, text []byte) (task.Reconciled, []led
 func (b *book) all() (map[string]state.Task, error) {
 	all := map[string]state.Task{}
 	for _, j := range b.jobs.List(jobs.Filter{}) {
-		text, err := json.Marshal(j)
-		if err != nil {
-			return nil, err
-		}
+		text, _ := json.Marshal(j) // it has nothing that JSON cannot hold
 		all[j.ID] = state.Task{ID: j.ID, Status: state.Status(j.Status), Title: j.Action + " " + j.ObjectID, Prompt: string(text), CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt}
 	}
 	rows, err := b.tasks.List(state.Filter{})

@@ -123,11 +123,11 @@ type fsck struct {
 // journal, which then has all that the file has.
 func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled bool) {
 	c, records := &fsck{FsckReport: r, dir: dir, files: files}, 0
-	archived, _ := archive.Read(nil, dir, files) // what is wrong with it is told by archive.Check
 	snap, textErr := tasksfile.ReadSnapshot(context.Background(), durable.OS, dir, files)
 	c.text = snap.Data
 	var journalErr error
 	c.journal, journalErr = journal.ReadJournal(dir, files)
+	archived, _ := archive.Read(nil, dir, files) // what is wrong with it is told by archive.Check
 	var bad *tasksfile.Error
 	if errors.As(textErr, &bad) {
 		bad.Lost = errors.Is(journalErr, fs.ErrNotExist)
@@ -270,12 +270,12 @@ func (c *fsck) compare() {
 	}
 	alone := newBook(c.files, nil, nil)
 	repair.CheckFile(name, c.text, alone.check) // nothing in it is refused, or that was a finding
-	got, err := texts(alone.all())
-	want, werr := texts(c.book.all())
-	maps.DeleteFunc(got, func(id string, _ []byte) bool { _, isArchived := c.book.fold.Archived(id); return isArchived })
+	got, err := alone.all()
+	want, werr := c.book.all()
+	maps.DeleteFunc(got, func(id string, _ state.Task) bool { _, isArchived := c.book.fold.Archived(id); return isArchived })
 	if err = errors.Join(err, werr); err != nil {
 		c.fault(KindDiffers, task.Finding{File: name, Message: err.Error()})
-	} else if id, how := aloneDiffers(c.files, got, want); id != "" {
+	} else if id, how := aloneDiffers(c.files, texts(got), texts(want)); id != "" {
 		line := 0
 		if k := slices.IndexFunc(doc.Sections, func(s ledger.Section) bool { return s.Name() == string(c.files.Kind())+" "+id }); k >= 0 {
 			line = doc.Sections[k].Line
@@ -343,15 +343,10 @@ func difference(file string, alone, journal []byte) string {
 }
 
 // texts returns tasks, or jobs as such, as JSON, by id.
-func texts(list map[string]state.Task, err error) (map[string][]byte, error) {
-	if err != nil {
-		return nil, err
-	}
+func texts(list map[string]state.Task) map[string][]byte {
 	all := make(map[string][]byte, len(list))
 	for id, t := range list {
-		if all[id], err = json.Marshal(t); err != nil {
-			return nil, err
-		}
+		all[id], _ = json.Marshal(t) // it has nothing that JSON cannot hold
 	}
-	return all, nil
+	return all
 }

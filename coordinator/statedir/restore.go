@@ -98,12 +98,10 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 	}
 	r.Running = append(r.Running, b.tasks.Running()...)
 	now, err := b.all()
-	is, err := texts(now, err)
-	was, werr := texts(p.tasks, nil)
-	if err = errors.Join(err, werr); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	all := maps.Clone(now)
+	is, was, all := texts(now), texts(p.tasks), maps.Clone(now)
 	maps.Copy(all, p.tasks)
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		switch then := p.tasks[id]; {
