@@ -70,7 +70,7 @@ func (d *digest) due(a *app, dir string, controls map[string]state.Control, now 
 		list, wrong = newSchedulesFile(dir, cfg).read()
 	}
 	st, err := statedir.ReadJobs(dir)
-	d.Schedules = schedule.Views(list, controls, filepath.Join(dir, "job_runs.jsonl"), now)
+	d.Schedules, _ = schedule.Views(list, controls, filepath.Join(dir, "job_runs.jsonl"), now)
 	d.Jobs = append([]jobs.Job{}, api.DueJobs(st, now, jobs.MaxLimit)...) // JSON has no null
 	d.JobsDone = map[string]int{}
 	for _, j := range st.Where(jobs.Filter{Status: jobs.Succeeded}, func(j *jobs.Job) bool { return !j.UpdatedAt.Before(d.Since) && j.UpdatedAt.Before(d.Until) }) {

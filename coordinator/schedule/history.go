@@ -31,28 +31,13 @@ func (h *history) add(run task.JobRun) error {
 	return durable.AppendLine(durable.OS, h.path, append(line, '\n'), true)
 }
 
-// check returns why the file cannot be read: then nothing fires, since nobody knows what has.
-func (h *history) check() error {
-	f, err := h.open()
-	if f != nil {
-		err = f.Close()
-	}
-	return err
-}
-
-// open opens the file to read it; nil without an error if there is none.
-func (h *history) open() (*os.File, error) {
-	f, err := durable.Open(h.path, os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return f, err
-}
-
 // last passes on the runs of a schedule, the newest first, and returns the one for which is returns true, or nil.
 func (h *history) last(schedule string, is func(*task.JobRun) bool) (*task.JobRun, error) {
-	f, err := h.open()
-	if f == nil {
+	f, err := durable.Open(h.path, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // only read from

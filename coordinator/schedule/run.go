@@ -124,7 +124,7 @@ func (r *Runner) look(ctx context.Context) (next time.Time, isActive bool) {
 		if r.room.IsLeaving() || ctx.Err() != nil {
 			continue // the next master fires it
 		}
-		if err := r.lookAt(ctx, s, c); err != nil {
+		if err := r.lookAt(ctx, s); err != nil {
 			r.opts.Log.Warn("cannot process a schedule, trying again", "schedule", s.Name, "error", err)
 			delete(r.paused, s.Name)         // as after a crash
 			isActive = isActive || !c.Paused // or nobody would be there to look
@@ -157,10 +157,11 @@ func (r *Runner) look(ctx context.Context) (next time.Time, isActive bool) {
 	return next, isActive || len(r.gone) > 0 // an idle master waits until they are settled
 }
 
-// lookAt does for one schedule what is to be done now. c is its control record.
-func (r *Runner) lookAt(ctx context.Context, s *Schedule, c state.Control) error {
+// lookAt does for one schedule what is to be done now.
+func (r *Runner) lookAt(ctx context.Context, s *Schedule) error {
 	now := r.opts.Now()
-	if err := r.settle(ctx, s, &c); err != nil {
+	c, err := r.settle(ctx, s)
+	if err != nil {
 		return err
 	}
 	text := strings.TrimSpace(s.Cron + " " + s.Zone)
@@ -290,11 +291,8 @@ func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) 
 	}
 	_, err := r.room.Fire(ctx, spec, s.Name, note)
 	var refused *task.Error
-	if !errors.As(err, &refused) || refused.Code == task.CodeFull || refused.Code == task.CodeStopped || refused.Code == task.CodeShortage {
+	if now || !errors.As(err, &refused) || refused.Code == task.CodeFull || refused.Code == task.CodeStopped || refused.Code == task.CodeShortage {
 		return err // or none
-	}
-	if now {
-		return err
 	}
 	return r.pass(ctx, task.JobRun{Schedule: s.Name, Scheduled: at, Outcome: task.RunError, Reason: string(refused.Code), Ended: r.opts.Now(), Detail: task.OneSentence(refused.Error(), maxDetail)})
 }
@@ -347,10 +345,10 @@ func (r *Runner) tell(kind, name, text string) {
 	}
 }
 
-// settle notes which firings of a schedule have ended. Those of jobs do it themselves.
-func (r *Runner) settle(ctx context.Context, s *Schedule, c *state.Control) error {
-	if s.Job != "" {
-		return nil
+// settle notes which firings of a schedule have ended, and returns its control record. Those of jobs do it themselves.
+func (r *Runner) settle(ctx context.Context, s *Schedule) (c state.Control, err error) {
+	if c = r.room.Schedules()[s.Name]; s.Job != "" {
+		return c, nil
 	}
 	for instant := range strings.FieldsSeq(c.OpenFirings) {
 		at, _ := time.Parse(time.RFC3339, instant) // it was checked when it was folded
@@ -365,11 +363,10 @@ func (r *Runner) settle(ctx context.Context, s *Schedule, c *state.Control) erro
 			}
 		}
 		if err := r.close(ctx, run, instant); err != nil {
-			return err
+			return c, err
 		}
-		c.OpenFirings = without(c.OpenFirings, instant)
 	}
-	return nil
+	return r.room.Schedules()[s.Name], nil
 }
 
 func without(open, instant string) string {
@@ -495,7 +492,7 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string, at time.Ti
 		err = r.fire(ctx, &s, at, true)
 	} else {
 		if act == "pause" { // what is due by now is not lost
-			err = r.lookAt(ctx, &s, r.room.Schedules()[name])
+			err = r.lookAt(ctx, &s)
 		}
 		if err == nil {
 			err = r.room.ChangeSchedule(ctx, name, func(c *state.Control) { c.Paused, c.FiredThrough = act == "pause", now })
@@ -508,7 +505,8 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string, at time.Ti
 	if err != nil {
 		return task.Schedule{}, err
 	}
-	return Views([]Schedule{s}, r.room.Schedules(), r.opts.Path, now)[0], nil
+	views, _ := Views([]Schedule{s}, r.room.Schedules(), r.opts.Path, now) // it has changed, whether its last firing can be read or not
+	return views[0], nil
 }
 
 // Schedules returns all schedules. With an error, which says what is wrong in the configuration, they are those of before.
@@ -517,17 +515,17 @@ func (r *Runner) Schedules(ctx context.Context) ([]task.Schedule, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list, err := r.opts.List()
-	if failed := r.history.check(); failed != nil {
-		return nil, failed
-	}
 	for i := range list {
-		c := r.room.Schedules()[list[i].Name]
-		if failed := r.settle(ctx, &list[i], &c); failed != nil {
+		if _, failed := r.settle(ctx, &list[i]); failed != nil {
 			return nil, failed
 		}
 	}
 	r.Wake() // the configuration may have changed
-	return Views(list, r.room.Schedules(), r.opts.Path, r.opts.Now()), err
+	views, failed := Views(list, r.room.Schedules(), r.opts.Path, r.opts.Now())
+	if failed != nil { // then nothing fires, since nobody knows what has
+		return nil, failed
+	}
+	return views, err
 }
 
 // JobRuns returns the firings of a schedule that have ended or were skipped, the newest first.
@@ -539,8 +537,7 @@ func (r *Runner) JobRuns(ctx context.Context, name string, most int) ([]task.Job
 	if err != nil {
 		return nil, err
 	}
-	c := r.room.Schedules()[name]
-	if err := r.settle(ctx, &s, &c); err != nil {
+	if _, err := r.settle(ctx, &s); err != nil {
 		return nil, err
 	}
 	list := []task.JobRun{}
@@ -563,9 +560,11 @@ func (r *Runner) DueBefore(t time.Time) bool {
 	})
 }
 
-// Views returns what clients see of schedules where no master is: from their control records, by name, and the history at path.
-func Views(list []Schedule, controls map[string]state.Control, path string, now time.Time) []task.Schedule {
-	views, h := []task.Schedule{}, &history{path: path}
+// Views returns what clients see of schedules: from their control records, by name, and the history at path. The error says why
+// that cannot be read; the schedules are without their last firings then.
+func Views(list []Schedule, controls map[string]state.Control, path string, now time.Time) (views []task.Schedule, err error) {
+	views = []task.Schedule{}
+	h := &history{path: path}
 	for i := range list {
 		s, c := &list[i], controls[list[i].Name]
 		v := task.Schedule{
@@ -581,8 +580,9 @@ func Views(list []Schedule, controls map[string]state.Control, path string, now 
 			at, _ := time.Parse(time.RFC3339, open)
 			v.Open = append(v.Open, at)
 		}
-		v.Last, _ = h.last(s.Name, func(*task.JobRun) bool { return true })
-		views = append(views, v)
+		var failed error
+		v.Last, failed = h.last(s.Name, func(*task.JobRun) bool { return true })
+		views, err = append(views, v), cmp.Or(err, failed)
 	}
-	return views
+	return views, err
 }
