@@ -222,7 +222,6 @@ func (w *writer) inputs(out *taskRows, t *state.Task) []fileEntry {
 		var content []byte
 		if e.Size <= w.o.InlineThreshold {
 			content = []byte(f.Content)
-			out.size += len(f.Content)
 		}
 		w.file(out, t, "", f.Name, true, e, content)
 		list = append(list, e)
@@ -237,7 +236,6 @@ func (w *writer) outputs(out *taskRows, t *state.Task) (list []fileEntry, err er
 		if err != nil {
 			return nil, err
 		}
-		out.size += len(content)
 		e := fileEntry{storable(f.Path), f.Size, f.SHA256}
 		w.file(out, t, t.RunID, f.Path, false, e, content)
 		list = append(list, e)
@@ -282,6 +280,7 @@ func (w *writer) file(out *taskRows, t *state.Task, runID, path string, input bo
 	if slices.ContainsFunc(out.files, func(row []any) bool { return row[0] == id }) {
 		return // a person has named it twice
 	}
+	out.size += len(content)
 	out.files = append(out.files, []any{id, out.uuid, run, w.o.Host, e.Name, input, content, e.Size, where, orNull(e.SHA256)})
 }
 

@@ -38,7 +38,7 @@ type place struct {
 // A batch is what one transaction writes.
 type batch struct {
 	tasks []*taskRows
-	to    *place    // where the mirror is afterwards; nil: as far as before
+	to    *place    // where the mirror is afterwards; nil: where it is
 	since time.Time // when the oldest of its records was written; zero: it is part of a rebuild
 	sweep bool      // at the end of a rebuild: rows of older generations go
 
@@ -118,6 +118,7 @@ func (w *writer) write(ctx context.Context, b *batch, patience int) error {
 	for _, t := range b.tasks {
 		size += t.size
 	}
+	b.to = cmp.Or(b.to, &w.at)
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(patience)*(writeTimeout+time.Duration(size)*time.Second/slowest))
 	defer cancel()
 	err := pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
@@ -129,7 +130,7 @@ func (w *writer) write(ctx context.Context, b *batch, patience int) error {
 		}
 		return w.finish(ctx, tx, b)
 	})
-	if err == nil && b.to != nil {
+	if err == nil {
 		w.at = *b.to
 	}
 	return err
@@ -208,12 +209,8 @@ func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
 	if b.sweep {
 		q.Queue("UPDATE mirrors SET rebuilt_at = now(), worker_id = NULL WHERE host = $1", w.o.Host)
 	}
-	if b.to != nil {
-		q.Queue("UPDATE mirrors SET seq = $2, digest = $3, settings = $4, version = $5, updated_at = now() WHERE host = $1",
-			w.o.Host, int64(b.to.seq), b.to.digest, w.o.settings(), w.o.Version)
-	} else {
-		q.Queue("UPDATE mirrors SET updated_at = now() WHERE host = $1", w.o.Host)
-	}
+	q.Queue("UPDATE mirrors SET seq = $2, digest = $3, settings = $4, version = $5, updated_at = now() WHERE host = $1",
+		w.o.Host, int64(b.to.seq), b.to.digest, w.o.settings(), w.o.Version)
 	return tx.SendBatch(ctx, &q).Close()
 }
 
@@ -229,10 +226,7 @@ func (w *writer) notice(b *batch) string {
 		Seq   uint64   `json:"seq"`
 		Count int      `json:"count"`
 		Tasks []string `json:"tasks"` // the first of them
-	}{w.o.Host, w.at.seq, len(b.tasks), []string{}}
-	if b.to != nil {
-		n.Seq = b.to.seq
-	}
+	}{w.o.Host, b.to.seq, len(b.tasks), []string{}}
 	for size := 0; len(n.Tasks) < min(len(b.tasks), maxNamed); {
 		id := storable(b.tasks[len(n.Tasks)].id)
 		if size += 6*len(id) + 3; size > 6000 { // PostgreSQL takes up to 8000 bytes
