@@ -79,7 +79,8 @@ func checkServer(ctx context.Context, pool *pgxpool.Pool, t Target, limit time.D
 	var encoding, version string
 	err := pool.QueryRow(within, `SELECT current_setting('server_encoding'), current_setting('server_version_num')`).Scan(&encoding, &version)
 	if err != nil && ctx.Err() == nil && isTimeout(err) {
-		return noAnswer(t, limit)
+		code, hint := advice(err, t)
+		return &task.Error{Code: code, Message: fmt.Sprintf("%v: it did not answer within %v", t, limit), Hint: hint}
 	}
 	if err != nil {
 		return Explain(err, t)
@@ -200,12 +201,6 @@ func Explain(err error, t Target) error {
 	}
 	code, hint := advice(err, t)
 	return &task.Error{Code: code, Message: t.String() + ": " + t.scrub(said), Hint: hint}
-}
-
-// noAnswer returns the error for a server that has been silent for that long.
-func noAnswer(t Target, limit time.Duration) error {
-	_, hint := advice(context.DeadlineExceeded, t)
-	return &task.Error{Code: task.CodeUnavailable, Message: fmt.Sprintf("%v: it did not answer within %v", t, limit), Hint: hint}
 }
 
 // advice returns the kind of an error, and what to do about the most common ones.

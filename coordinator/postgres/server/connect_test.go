@@ -177,7 +177,7 @@ func TestPasswordsOfAllForms(t *testing.T) {
 			continue
 		}
 		it := Target{cfg.ConnConfig}
-		said := fmt.Sprintf("%v %+v %#v", it, it, it) + everything(noAnswer(it, time.Second))
+		said := fmt.Sprintf("%v %+v %#v", it, it, it)
 		_, _, err = Connect(t.Context(), says(text), 0)
 		if said += everything(err); err == nil || !strings.Contains(said, "connection refused") || strings.Contains(said, canaryMark) {
 			t.Errorf("%q: %s", text, said)
