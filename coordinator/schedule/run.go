@@ -369,10 +369,6 @@ func (r *Runner) settle(ctx context.Context, s *Schedule) (c state.Control, err 
 	return r.room.Schedules()[s.Name], nil
 }
 
-func without(open, instant string) string {
-	return strings.Join(slices.DeleteFunc(strings.Fields(open), func(s string) bool { return s == instant }), " ")
-}
-
 // close notes the end of an open firing, its line of the history first: after a crash that line tells of it.
 func (r *Runner) close(ctx context.Context, run task.JobRun, instant string) error {
 	isKnown, err := r.hasEnded(run.Schedule, run.Scheduled)
@@ -382,7 +378,9 @@ func (r *Runner) close(ctx context.Context, run task.JobRun, instant string) err
 	if err != nil {
 		return err
 	}
-	return r.room.ChangeSchedule(ctx, run.Schedule, func(c *state.Control) { c.OpenFirings = without(c.OpenFirings, instant) })
+	return r.room.ChangeSchedule(ctx, run.Schedule, func(c *state.Control) {
+		c.OpenFirings = strings.Join(slices.DeleteFunc(strings.Fields(c.OpenFirings), func(s string) bool { return s == instant }), " ")
+	})
 }
 
 // hasEnded reports whether the history has the end of the firing of an instant.
