@@ -113,7 +113,7 @@ func (m *Mirror) handOver(src Source) {
 		if end := src.Seq(); s.at.seq < end {
 			err = s.run(ctx, end)
 		}
-		_, _ = s.pool.Exec(ctx, "DELETE FROM worker_registry WHERE worker_id = $1", [16]byte(m.o.Worker)) // the next one of this host does it too
+		_, _ = s.db.Exec(ctx, "DELETE FROM worker_registry WHERE worker_id = $1", [16]byte(m.o.Worker)) // the next one of this host does it too
 		return err
 	})
 	if err != nil {

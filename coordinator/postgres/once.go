@@ -55,39 +55,39 @@ func (o *Options) readPosition(ctx context.Context, q schema.Querier, t server.T
 // Look connects, checks the schema and reads how far the mirror goes. It changes nothing. For a database without our tables it
 // returns Schema 0; a mirror of another state directory under the name of this host is an error. Errors are *task.Error.
 func Look(ctx context.Context, o Options) (p Position, err error) {
-	err = o.connected(ctx, func(db *server.Database, t server.Target) error {
-		p = Position{Host: o.Host, Target: t.String()}
+	err = o.connected(ctx, func(db *server.Database) error {
+		p = Position{Host: o.Host, Target: db.Target.String()}
 		err := schema.Check(ctx, db)
 		if errors.Is(err, schema.ErrNone) {
 			return nil
 		}
 		if err == nil {
-			p, err = o.readPosition(ctx, db, t)
+			p, err = o.readPosition(ctx, db, db.Target)
 		}
-		if p.Target, p.Schema = t.String(), schema.Newest(); err != nil {
+		if p.Target, p.Schema = db.Target.String(), schema.Newest(); err != nil {
 			return err
 		}
 		p.Skew, err = server.ClockSkew(ctx, db.Pool, New(o).o.Now)
-		p.Warning = server.SkewWarning(p.Skew, t)
+		p.Warning = server.SkewWarning(p.Skew, db.Target)
 		return err
 	})
 	return p, err
 }
 
 // connected calls do with a connection to the database of o. Its errors are *task.Error.
-func (o *Options) connected(ctx context.Context, do func(*server.Database, server.Target) error) error {
-	db, t, err := server.Connect(ctx, o.URL, o.PoolSize)
+func (o *Options) connected(ctx context.Context, do func(*server.Database) error) error {
+	db, err := server.Connect(ctx, o.URL, o.PoolSize)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	return server.Explain(do(db, t), t)
+	return server.Explain(do(db), db.Target)
 }
 
 // Migrate connects to the database of o and brings its schema to the newest version. It
 // returns the versions before and after. Errors are *task.Error.
 func Migrate(ctx context.Context, o Options) (from, to int, err error) {
-	err = o.connected(ctx, func(db *server.Database, _ server.Target) (err error) {
+	err = o.connected(ctx, func(db *server.Database) (err error) {
 		from, to, err = schema.Migrate(ctx, db)
 		return err
 	})
@@ -117,9 +117,9 @@ func (m *Mirror) sync(ctx context.Context, read func() (Source, error)) (p Posit
 			end = min(end, s.src.Seq())
 			err := s.run(ctx, end)
 			if err == nil {
-				p, err = m.o.readPosition(ctx, s.pool, s.target)
+				p, err = m.o.readPosition(ctx, s.db, s.db.Target)
 			}
-			p.Target, p.Schema = s.target.String(), schema.Newest()
+			p.Target, p.Schema = s.db.Target.String(), schema.Newest()
 			return err
 		})
 		if !isAgain(err) {

@@ -21,10 +21,7 @@ import (
 // A session is a time in which a mirror can be written: from a connect to the first failure. It is used by one goroutine.
 type session struct {
 	writer
-	target server.Target
-	mirror *Mirror // is told how it goes
-
-	db       *server.Database
+	mirror   *Mirror            // is told how it goes
 	accounts []state.AccountUse // as they were written last
 }
 
@@ -44,19 +41,19 @@ func (m *Mirror) session(ctx context.Context, read func() (Source, error), do fu
 	if s.src, err = read(); err == nil {
 		err = do(s)
 	}
-	return explainOurs(err, s.target)
+	return explainOurs(err, s.db.Target)
 }
 
 // open connects, makes the schema in an empty database, and takes the mirror's row.
 func (m *Mirror) open(ctx context.Context) (s *session, err error) {
-	db, t, err := server.Connect(ctx, m.o.URL, m.o.PoolSize)
+	db, err := server.Connect(ctx, m.o.URL, m.o.PoolSize)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
 			db.Close()
-			err = explainOurs(err, t)
+			err = explainOurs(err, db.Target)
 		}
 	}()
 	// The schema is made in an empty database. One that is older or newer than this program is
@@ -67,7 +64,7 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &session{writer: writer{o: &m.o, pool: db.Pool}, target: t, mirror: m, db: db}
+	s = &session{writer: writer{o: &m.o, db: db}, mirror: m}
 	if err := s.claim(ctx); err != nil {
 		return nil, err
 	}
@@ -75,7 +72,7 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 	if err == nil && m.lasts {
 		err = s.register(ctx)
 	}
-	m.connected(t, server.SkewWarning(d, t))
+	m.connected(db.Target, server.SkewWarning(d, db.Target))
 	return s, err
 }
 
@@ -84,12 +81,12 @@ const rebuilderGone = 15 * time.Second
 
 // claim takes the mirror's row, and reads how far the mirror goes.
 func (s *session) claim(ctx context.Context) error {
-	_, err := s.pool.Exec(ctx, "INSERT INTO mirrors (host, state_dir, settings, version) VALUES ($1, $2, $3, $4) ON CONFLICT (host) DO NOTHING",
+	_, err := s.db.Exec(ctx, "INSERT INTO mirrors (host, state_dir, settings, version) VALUES ($1, $2, $3, $4) ON CONFLICT (host) DO NOTHING",
 		s.o.Host, storable(s.o.StateDir), s.o.settings(), s.o.Version)
 	if err != nil {
 		return err
 	}
-	p, err := s.o.readPosition(ctx, s.pool, s.target)
+	p, err := s.o.readPosition(ctx, s.db, s.db.Target)
 	if err != nil {
 		return err
 	}
@@ -109,7 +106,7 @@ func (s *session) register(ctx context.Context) error {
 	q.Queue("DELETE FROM worker_registry WHERE group_name = $1 AND worker_id <> $2", s.o.Host, [16]byte(s.o.Worker))
 	q.Queue(`INSERT INTO worker_registry (worker_id, group_name, hostname, pid) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (worker_id) DO UPDATE SET last_heartbeat = now()`, [16]byte(s.o.Worker), s.o.Host, storable(s.o.Hostname), int32(s.o.PID))
-	return s.pool.SendBatch(ctx, &q).Close()
+	return s.db.SendBatch(ctx, &q).Close()
 }
 
 // beat notes that we live, and what has changed of the accounts, and looks whether the mirror is still where we left it: the
@@ -120,7 +117,7 @@ func (s *session) beat(ctx context.Context) error {
 	if err := s.register(bounded); err != nil {
 		return err
 	}
-	p, err := s.o.readPosition(bounded, s.pool, s.target)
+	p, err := s.o.readPosition(bounded, s.db, s.db.Target)
 	if err == nil && (p.Seq != s.at.seq || p.Generation != s.at.generation) {
 		err = errMoved
 	}
@@ -196,7 +193,7 @@ func (s *session) rebuild(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	next := place{} // until the end of the rebuild the mirror has no place in the journal
-	err := s.pool.QueryRow(bounded, `UPDATE mirrors SET generation = generation + 1, seq = 0, digest = NULL, state_dir = $2, worker_id = $3, updated_at = now()
+	err := s.db.QueryRow(bounded, `UPDATE mirrors SET generation = generation + 1, seq = 0, digest = NULL, state_dir = $2, worker_id = $3, updated_at = now()
 		WHERE host = $1 RETURNING generation`, s.o.Host, storable(s.o.StateDir), [16]byte(s.o.Worker)).Scan(&next.generation)
 	s.at = next
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -268,7 +265,7 @@ func (s *session) putAll(ctx context.Context, b *batch) error {
 	}
 	for _, t := range b.tasks { // one by one, without those that the database does not take; the cursor moves on all the same
 		if err := s.write(ctx, &batch{tasks: []*taskRows{t}}, s.mirror.patience); isRefusal(err) {
-			s.mirror.skipped(t.id, server.Explain(err, s.target))
+			s.mirror.skipped(t.id, server.Explain(err, s.db.Target))
 		} else if err != nil {
 			return err
 		}

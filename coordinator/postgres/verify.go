@@ -62,14 +62,14 @@ type comparison struct {
 // column; read returns it as it was. Both may go on meanwhile: nothing is locked and nothing changed. What
 // the ledger no longer has, because files of a run were deleted, is not compared. Errors are *task.Error.
 func Verify(ctx context.Context, o Options, read func(upTo uint64) (VerifySource, error)) (r Report, err error) {
-	err = o.connected(ctx, func(db *server.Database, t server.Target) error {
+	err = o.connected(ctx, func(db *server.Database) error {
 		if err := schema.Check(ctx, db); errors.Is(err, schema.ErrNone) {
-			return notYet(t, "has no tables of stint yet")
+			return notYet(db.Target, "has no tables of stint yet")
 		} else if err != nil {
 			return err
 		}
 		return pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) (err error) {
-			r, err = verify(ctx, &o, tx, t, read)
+			r, err = verify(ctx, &o, tx, db.Target, read)
 			return err
 		})
 	})

@@ -13,8 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
+	"stint/coordinator/postgres/server"
 	"stint/state"
 )
 
@@ -103,10 +103,10 @@ var upserts = sync.OnceValue(func() []string {
 
 // A writer makes the rows of tasks, and writes batches of them into the mirror of one host.
 type writer struct {
-	o    *Options
-	pool *pgxpool.Pool
-	src  Source // what it copies
-	at   place
+	o   *Options
+	db  *server.Database
+	src Source // what it copies
+	at  place
 }
 
 // slowest is the rate, in bytes a second, that a batch must be written with. A slower database is found out by patience.
@@ -121,7 +121,7 @@ func (w *writer) write(ctx context.Context, b *batch, patience int) error {
 	b.to = cmp.Or(b.to, &w.at)
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(patience)*(writeTimeout+time.Duration(size)*time.Second/slowest))
 	defer cancel()
-	err := pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, w.db, func(tx pgx.Tx) error {
 		if err := w.begin(ctx, tx); err != nil {
 			return err
 		}
@@ -282,7 +282,7 @@ const maxSwept = 1000
 func (w *writer) sweep(ctx context.Context) error {
 	for removed := int64(maxSwept); removed == maxSwept; {
 		bounded, cancel := context.WithTimeout(ctx, 3*writeTimeout)
-		err := pgx.BeginFunc(bounded, w.pool, func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(bounded, w.db, func(tx pgx.Tx) error {
 			if err := w.begin(bounded, tx); err != nil {
 				return err
 			}

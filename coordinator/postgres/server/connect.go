@@ -28,15 +28,15 @@ const oldest = 13 // PostgreSQL, that can be used
 
 // Connect makes a pool of at most so many connections (0: pgx's default) to the database that url names, and
 // checks that it can hold a mirror: that it answers in time, is new enough and has Unicode. The caller closes
-// it. The error is of [Explain]; the target is there with it as soon as the URL could be read.
-func Connect(ctx context.Context, url func() (string, error), poolSize int) (*Database, Target, error) {
+// it. The error is of [Explain].
+func Connect(ctx context.Context, url func() (string, error), poolSize int) (*Database, error) {
 	text, err := url()
 	if err != nil {
-		return nil, Target{}, Explain(err, Target{})
+		return nil, Explain(err, Target{})
 	}
 	cfg, err := dsn.Parse(text)
 	if err != nil {
-		return nil, Target{}, err
+		return nil, err
 	}
 	if poolSize > 0 {
 		cfg.MaxConns = int32(min(poolSize, 1000))
@@ -57,9 +57,9 @@ func Connect(ctx context.Context, url func() (string, error), poolSize int) (*Da
 	pool, err := pgxpool.NewWithConfig(ctx, cfg) // it has no connection yet
 	if err != nil {
 		end()
-		return nil, t, Explain(err, t)
+		return nil, Explain(err, t)
 	}
-	db := &Database{pool, end}
+	db := &Database{pool, t, end}
 	servers := map[string]bool{} // they are tried one after the other
 	for _, f := range append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port}}, c.Fallbacks...) {
 		servers[fmt.Sprint(f.Host, f.Port)] = true
@@ -67,9 +67,9 @@ func Connect(ctx context.Context, url func() (string, error), poolSize int) (*Da
 	limit := c.ConnectTimeout * time.Duration(len(servers))
 	if err := checkServer(ctx, db.Pool, t, limit); err != nil {
 		db.Close()
-		return nil, t, err
+		return nil, err
 	}
-	return db, t, nil
+	return db, nil
 }
 
 // checkServer asks a server for what a mirror needs.
@@ -128,7 +128,8 @@ func SkewWarning(d time.Duration, t Target) string {
 // A Database is a pool of connections that can be closed at once.
 type Database struct {
 	*pgxpool.Pool
-	end context.CancelFunc // closes each connection that was made
+	Target Target
+	end    context.CancelFunc // closes each connection that was made
 }
 
 // Close closes all connections, whether the server answers or not, also those that the pool makes to have a statement canceled.

@@ -38,7 +38,7 @@ func TestCloseDoesNotWait(t *testing.T) {
 	}
 	soon(t, "closed with a statement that was given up", gaveUp.Close)
 	soon(t, "a look", func() {
-		if _, _, err := Connect(t.Context(), says(text), 3); err == nil {
+		if _, err := Connect(t.Context(), says(text), 3); err == nil {
 			t.Error("a paused server was connected to")
 		}
 	})
