@@ -38,10 +38,10 @@ func (m *Mirror) session(ctx context.Context, read func() (Source, error), do fu
 		return err
 	}
 	defer s.db.Close()
-	if s.src, err = read(); err == nil {
-		err = do(s)
+	if s.src, err = read(); err != nil {
+		return err
 	}
-	return explainOurs(err, s.db.Target)
+	return explainOurs(do(s), s.db.Target)
 }
 
 // open connects, makes the schema in an empty database, and takes the mirror's row.

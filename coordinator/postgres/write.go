@@ -53,6 +53,7 @@ var (
 	errCompacted = errors.New("the ledger was compacted") // tasks have other places than when a rebuild began
 )
 
+// isAgain reports whether a session ended with one of these.
 func isAgain(err error) bool {
 	return errors.Is(err, errMoved) || errors.Is(err, errBusy) || errors.Is(err, errCompacted)
 }
