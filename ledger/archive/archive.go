@@ -47,7 +47,11 @@ func Load(fsys durable.FS, dir string, files ledger.Files) (entries []ledger.Arc
 	if err != nil {
 		return nil, ends, err
 	}
-	begin := mark.Of(start) // which is short
+	var begin mark.Mark
+	ledger.CheckJournal(start, func(s *ledger.Section) bool { // the first record of what is short
+		begin, _ = mark.In(s)
+		return false
+	})
 	var data []byte
 	if begin.Through > 0 {
 		data, err = durable.ReadFile(fsys, filepath.Join(dir, Dir, files.Index()))

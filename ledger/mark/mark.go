@@ -31,21 +31,6 @@ type Mark struct {
 	Size         int64  // of it; 0: not known
 }
 
-// Of returns the mark at the beginning of a journal's bytes; a zero mark if there is none.
-func Of(data []byte) (m Mark) {
-	_, pos, ok := ledger.CutLine(data, 0) // the version line
-	for ok && pos < len(data) && data[pos] == '\n' {
-		pos++
-	}
-	var s ledger.Section
-	if ok && pos < len(data) {
-		if _, _, err := ledger.Scan(data[pos:], &s); err == nil {
-			m, _ = In(&s)
-		}
-	}
-	return m
-}
-
 // In reads the mark of a compaction; ok is false if s is none.
 func In(s *ledger.Section) (m Mark, ok bool) {
 	if s.Kind != ledger.KindControl || string(s.ID) != Compaction {
