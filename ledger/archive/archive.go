@@ -193,11 +193,7 @@ func (w *Writer) Drop() error {
 	case w.from == 0:
 		return durable.Drop(w.fs, w.path)
 	}
-	f, err := w.fs.OpenFile(w.path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Truncate(w.from), f.Close())
+	return durable.With(w.fs, w.path, os.O_RDWR, func(f durable.File, _ fs.FileInfo) error { return f.Truncate(w.from) })
 }
 
 // Read returns the entries of the archive in dir, in the order in which they
@@ -227,13 +223,14 @@ func ReadRecord(fsys durable.FS, dir string, e ledger.ArchiveEntry) (s *ledger.S
 	if !filepath.IsLocal(e.File) || filepath.Base(e.File) != e.File {
 		return nil, fmt.Errorf("the archive's index names %q, which is no file of the archive", e.File)
 	}
-	f, err := cmp.Or(fsys, durable.OS).OpenFile(name, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, fmt.Errorf("%s was archived: %w", e.ID, err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	s, err = ledger.ReadSection(f, name, e.Off)
-	if err == nil && (string(s.ID) != e.ID || s.Get(ledger.KeyArchived) == nil) {
+	err = durable.With(cmp.Or(fsys, durable.OS), name, os.O_RDONLY, func(f durable.File, _ fs.FileInfo) (err error) {
+		s, err = ledger.ReadSection(f, name, e.Off)
+		return err
+	})
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%s was archived: %w", e.ID, err)
+	case string(s.ID) != e.ID || s.Get(ledger.KeyArchived) == nil:
 		err = fmt.Errorf("%s does not have %s at offset %d, where the index says; remove the index, it is made anew", name, e.ID, e.Off)
 	}
 	return s, err

@@ -2,36 +2,30 @@ package durable
 
 import (
 	"bytes"
-	"errors"
 	"io"
+	"io/fs"
 	"os"
 )
 
 // AppendLine adds a line, with its break, to a file, with one write; the file is made if there
 // is none. What a crash or a full disk has cut off there before is first closed with a break,
 // so that it cannot spoil this line. With sync the line is durable then.
-func AppendLine(fsys FS, path string, line []byte, sync bool) (err error) {
-	f, err := fsys.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, FileMode)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	fi, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if last := []byte("\n"); fi.Size() > 0 {
-		if _, err := f.ReadAt(last, fi.Size()-1); err != nil {
-			return err
+func AppendLine(fsys FS, path string, line []byte, sync bool) error {
+	return With(fsys, path, os.O_RDWR|os.O_APPEND|os.O_CREATE, func(f File, fi fs.FileInfo) error {
+		if last := []byte("\n"); fi.Size() > 0 {
+			if _, err := f.ReadAt(last, fi.Size()-1); err != nil {
+				return err
+			}
+			if last[0] != '\n' {
+				line = append([]byte("\n"), line...)
+			}
 		}
-		if last[0] != '\n' {
-			line = append([]byte("\n"), line...)
+		_, err := f.Write(line)
+		if err == nil && sync {
+			err = f.Sync()
 		}
-	}
-	if _, err = f.Write(line); err == nil && sync {
-		err = f.Sync()
-	}
-	return err
+		return err
+	})
 }
 
 // Backward reads the lines of a file from the last to the first.

@@ -56,6 +56,19 @@ func Open(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
+// With opens a file, calls f with it and its state, and closes it.
+func With(fsys FS, name string, flag int, f func(File, fs.FileInfo) error) error {
+	file, err := fsys.OpenFile(name, flag, FileMode)
+	if err != nil {
+		return err
+	}
+	fi, err := file.Stat()
+	if err == nil {
+		err = f(file, fi)
+	}
+	return errors.Join(err, file.Close())
+}
+
 // explain returns why what stands at path is no file of ours; err, with which it could not be opened, if that does not tell.
 func explain(path string, fi fs.FileInfo, err error) error {
 	const away = "stint uses no such thing: move it away"

@@ -60,13 +60,12 @@ func ReadPieces(ctx context.Context, f io.Reader, size int64) (data []byte, err 
 
 // Head returns the beginning of a file; nil if it is not there.
 func Head(fsys FS, path string) (head []byte, err error) {
-	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	err = With(fsys, path, os.O_RDONLY, func(f File, _ fs.FileInfo) (err error) {
+		head, err = io.ReadAll(io.NewSectionReader(f, 0, 4<<10))
+		return err
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	head, err = io.ReadAll(io.NewSectionReader(f, 0, 4<<10))
-	return head, errors.Join(err, f.Close())
+	return head, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -53,11 +54,10 @@ func Dir(dir string) (unlock func() error, err error) {
 	if !ok && err == nil { // with an error the file system (NFS, for one) cannot do that
 		return nil, errors.Join(&BusyError{Dir: dir}, unlock())
 	}
-	f, err := durable.Open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, durable.FileMode)
-	if err == nil {
-		_, err = f.WriteString(strconv.Itoa(os.Getpid()) + "\n")
-		err = errors.Join(err, f.Close())
-	}
+	err = durable.With(durable.OS, path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, func(f durable.File, _ fs.FileInfo) error {
+		_, err := fmt.Fprintln(f, os.Getpid())
+		return err
+	})
 	if err != nil {
 		return nil, errors.Join(err, unlock())
 	}

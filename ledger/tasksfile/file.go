@@ -108,49 +108,47 @@ func (t *File) AppendHeld(data []byte, first, last uint64, note func(ledger.Noti
 // write appends data if the file is as it was seen, and looks again afterwards: an editor may have replaced
 // the file meanwhile, and then the bytes went to the old one. The empty line behind each record is written
 // before the next one, because an editor may save a text without a line break at its end in this very moment.
-func (t *File) write(data []byte, first, last uint64) (err error) {
-	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		return explain(t.path, err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	fi, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if durable.IDOf(fi) != t.seen {
-		t.foreign = true
-		return nil
-	}
-	data = bytes.TrimSuffix(data, []byte("\n"))
-	if !t.blank {
-		data = slices.Insert(data, 0, '\n') // where its own last one was: nobody reads data any more
-	}
-	want := t.seen.Size + int64(len(data))
-	if n, err := f.Write(data); err != nil {
-		// What is left of a record is cut off, unless another hand has changed the file meanwhile.
-		if fi, serr := f.Stat(); serr == nil && n > 0 && fi.Size() == t.seen.Size+int64(n) {
-			err = errors.Join(err, f.Truncate(t.seen.Size))
+func (t *File) write(data []byte, first, last uint64) error {
+	return t.with(os.O_WRONLY|os.O_APPEND, func(f durable.File, fi fs.FileInfo) error {
+		if durable.IDOf(fi) != t.seen {
+			t.foreign = true
+			return nil
 		}
-		return err
-	}
-	t.dirty = true
-	select {
-	case t.wrote <- struct{}{}:
-	default: // it is known
-	}
-	now, err := durable.IDAt(t.fs, t.path)
-	switch {
-	case err != nil:
-		return err
-	case !now.SameFile(t.seen):
-		t.foreign = true
-	case now.Size != want:
-		t.foreign, t.state.Raced = true, first
-	default:
-		t.seen, t.blank, t.state.Newest = now, false, last
-	}
-	return nil
+		data = bytes.TrimSuffix(data, []byte("\n"))
+		if !t.blank {
+			data = slices.Insert(data, 0, '\n') // where its own last one was: nobody reads data any more
+		}
+		want := t.seen.Size + int64(len(data))
+		if n, err := f.Write(data); err != nil {
+			// What is left of a record is cut off, unless another hand has changed the file meanwhile.
+			if fi, serr := f.Stat(); serr == nil && n > 0 && fi.Size() == t.seen.Size+int64(n) {
+				err = errors.Join(err, f.Truncate(t.seen.Size))
+			}
+			return err
+		}
+		t.dirty = true
+		select {
+		case t.wrote <- struct{}{}:
+		default: // it is known
+		}
+		now, err := durable.IDAt(t.fs, t.path)
+		switch {
+		case err != nil:
+			return err
+		case !now.SameFile(t.seen):
+			t.foreign = true
+		case now.Size != want:
+			t.foreign, t.state.Raced = true, first
+		default:
+			t.seen, t.blank, t.state.Newest = now, false, last
+		}
+		return nil
+	})
+}
+
+// with calls f with the file as it is now.
+func (t *File) with(flag int, f func(durable.File, fs.FileInfo) error) error {
+	return explain(t.path, durable.With(t.fs, t.path, flag, f))
 }
 
 // CutVoid takes zero bytes off the end of the file: a power cut leaves them where what was appended last had not reached the
@@ -159,15 +157,12 @@ func (t *File) CutVoid(snap Snapshot) (cut bool, err error) {
 	if !bytes.HasSuffix(snap.Data, []byte{0}) {
 		return false, nil
 	}
-	f, err := t.fs.OpenFile(t.path, os.O_WRONLY, 0)
-	if err != nil {
-		return false, explain(t.path, err)
-	}
-	fi, err := f.Stat()
-	if err == nil && durable.IDOf(fi) == snap.ID {
-		err = f.Truncate(snap.ID.Size - int64(len(snap.Data)-len(bytes.TrimRight(snap.Data, "\x00"))))
-	}
-	return true, errors.Join(err, f.Close())
+	return true, t.with(os.O_WRONLY, func(f durable.File, fi fs.FileInfo) error {
+		if durable.IDOf(fi) != snap.ID {
+			return nil
+		}
+		return f.Truncate(snap.ID.Size - int64(len(snap.Data)-len(bytes.TrimRight(snap.Data, "\x00"))))
+	})
 }
 
 // AppendTo writes the records first to last behind the file if it is as the snapshot has it,
@@ -334,12 +329,12 @@ func (t *File) ReadBy(read func(f io.ReaderAt, size int64) ([]byte, error)) (Sna
 	if !errors.Is(err, fs.ErrNotExist) {
 		return snap, err
 	}
-	f, err := t.fs.OpenFile(t.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+	err = durable.With(t.fs, t.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, func(f durable.File, _ fs.FileInfo) error {
+		_, err := f.Write([]byte(t.files.Preamble()))
+		return cmp.Or(err, f.Sync())
+	})
 	if err == nil {
-		if _, err = f.Write([]byte(t.files.Preamble())); err == nil {
-			err = f.Sync()
-		}
-		err = errors.Join(err, f.Close(), t.fs.SyncDir(filepath.Dir(t.path)))
+		err = t.fs.SyncDir(filepath.Dir(t.path))
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return Snapshot{}, err
@@ -386,24 +381,17 @@ func (t *File) Sync() error {
 	if !dirty {
 		return nil
 	}
-	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
+	err := t.with(os.O_RDONLY, func(f durable.File, _ fs.FileInfo) error { return f.Datasync() })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it is made anew from the journal
 	}
-	if err != nil {
-		return explain(t.path, err)
-	}
-	return errors.Join(f.Datasync(), f.Close())
+	return err
 }
 
 // Secure makes durable what a person saved, before the journal says that it was
 // taken over: if a power cut took it back afterwards, that would look like an edit.
 func (t *File) Secure() error {
-	f, err := t.fs.OpenFile(t.path, os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close(), t.fs.SyncDir(filepath.Dir(t.path)))
+	return errors.Join(t.with(os.O_RDONLY, func(f durable.File, _ fs.FileInfo) error { return f.Sync() }), t.fs.SyncDir(filepath.Dir(t.path)))
 }
 
 // SyncEverySecond keeps what a power cut can take from tasks.md small, until ctx ends. It takes nothing of
