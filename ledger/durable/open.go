@@ -97,15 +97,6 @@ func explain(path string, fi fs.FileInfo, err error) error {
 	return bad
 }
 
-// Make makes an empty file if there is none, for what opens it by name itself, with [NoTricks]. The error is that of Open.
-func Make(name string) error {
-	f, err := Open(name, os.O_RDWR|os.O_CREATE, FileMode)
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
-
 // TryLock takes the lock of an open file, which whoever inherits the descriptor holds
 // too. held is false if it is somebody else's: it does not wait.
 func TryLock(f *os.File) (held bool, err error) {

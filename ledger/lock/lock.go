@@ -4,6 +4,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"time"
 
@@ -19,7 +20,7 @@ var ErrLocked = errors.New("locked")
 // processes. It waits for at most timeout; with 0 or less it tries once. If ctx ends first, the error is its cause. The
 // lock ends with unlock, or with the process.
 func Take(ctx context.Context, path string, timeout time.Duration) (unlock func() error, err error) {
-	if err := durable.Make(path); err != nil {
+	if err := durable.With(durable.OS, path, os.O_RDWR|os.O_CREATE, func(durable.File, fs.FileInfo) error { return nil }); err != nil {
 		return nil, err
 	}
 	// A lock of its own, with its own descriptor, for every caller: flock keeps two descriptors apart, also within a process.
