@@ -17,6 +17,7 @@ type adoption struct {
 	section *ledger.Section
 	name    string // kind and id of the record
 	record  ledger.Record
+	encoded *ledger.Section
 	text    string        // what was taken over, in a few words; "": nothing that has an effect
 	ignored []ledger.Pair // what stands in the section without an effect
 	real    int           // fields that a person has changed, with those that have no effect
@@ -299,12 +300,11 @@ func (p *planner) take(a *adoption) {
 	if a.stale {
 		p.Notices = append(p.Notices, ledger.Notice{Text: fmt.Sprintf("%s:%d: %s is as it was before a later edit of it, which stays in force (an old buffer was saved?)", p.File, a.section.Line, a.name)})
 	}
-	if a.isOld || a.origin != nil && a.real == 0 {
-		p.accepted = append(p.accepted, a)
-		return
+	isNote := a.isOld || a.origin != nil && a.real == 0
+	if !isNote {
+		a.text = a.what()
 	}
-	a.text = a.what()
-	if p.implied != nil {
+	if !isNote && p.implied != nil {
 		fields := p.implied(&a.record)
 		for _, f := range fields { // what the section says of them has no effect from now on
 			if v := a.section.Value(f.Key); v != "" {
@@ -313,48 +313,38 @@ func (p *planner) take(a *adoption) {
 		}
 		a.record.Set(fields...)
 	}
-	if p.check != nil {
-		enc, err := ledger.Encode(&a.record)
-		if err == nil {
-			enc.Seq = 0 // it has no number yet, and a finding is not to name one
-			err = p.check(enc)
-		}
-		if err != nil {
-			p.refuse(a.section, err)
-			return
-		}
+	var err error
+	if a.encoded, err = ledger.Encode(&a.record); err == nil && !isNote && p.check != nil {
+		a.encoded.Seq = 0 // it has no number yet, and a finding is not to name one
+		err = p.check(a.encoded)
+	}
+	if err != nil {
+		p.refuse(a.section, err)
+		return
 	}
 	p.accepted = append(p.accepted, a)
 }
 
 // checkTogether refuses what the reader of the fold cannot take over with the rest of this save.
 func (p *planner) checkTogether() {
-	if p.CheckBatch == nil {
-		return
-	}
-	list := make([]*ledger.Section, len(p.accepted))
-	for i, a := range p.accepted {
-		enc, err := ledger.Encode(&a.record)
-		if err != nil {
-			return // it was encoded before
+	for p.CheckBatch != nil {
+		var list []*ledger.Section
+		for _, a := range p.accepted {
+			list = append(list, a.encoded)
 		}
-		list[i] = enc
-	}
-	for {
 		bad := p.CheckBatch(list)
 		if len(bad) == 0 {
 			return
 		}
-		n := 0
-		for i, a := range p.accepted {
-			if bad[i] == nil {
-				list[n], p.accepted[n] = list[i], a
-				n++
-				continue
+		all := p.accepted
+		p.accepted = nil
+		for i, a := range all {
+			if bad[i] != nil {
+				p.refuse(a.section, bad[i])
+			} else {
+				p.accepted = append(p.accepted, a)
 			}
-			p.refuse(a.section, bad[i])
 		}
-		list, p.accepted = list[:n], p.accepted[:n]
 	}
 }
 
