@@ -585,8 +585,7 @@ func (c *compactor) finish() (refused, failed error) {
 	c.how.Take(c.next.fold)
 	*c.next = beside{journal: l.journal} // all that its fold needs
 	l.opts.Locker.Unlock()
-	l.recent = recent{new: make([]byte, min(l.journal.size, maxRecent))}
-	if _, err := l.journal.file.ReadAt(l.recent.new, l.journal.size-int64(len(l.recent.new))); err != nil {
+	if err := l.readEnd(); err != nil {
 		return nil, err
 	}
 	for _, f := range l.followers() {
