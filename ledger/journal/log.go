@@ -152,7 +152,7 @@ type update struct {
 	alone bool         // f decides on all of the fold: nothing shares its batch
 	side  func() error // instead of f; an error means that the disk failed
 	tx    ledger.Tx
-	begun time.Time // of f, if Observe wants to know
+	begun time.Time // of f
 	done  chan error
 }
 
@@ -297,18 +297,7 @@ func (l *Log) update(ctx context.Context, f func(*ledger.Tx) error, alone bool) 
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	u := l.newUpdate(f)
-	u.alone = alone
-	return l.enqueue(u)
-}
-
-// newUpdate makes an update that begins now.
-func (l *Log) newUpdate(f func(*ledger.Tx) error) *update {
-	u := &update{f: f, done: make(chan error, 1)}
-	if l.opts.Observe != nil {
-		u.begun = l.opts.now()
-	}
-	return u
+	return l.enqueue(&update{f: f, alone: alone, begun: l.opts.now(), done: make(chan error, 1)})
 }
 
 // aside calls f on the log's goroutine, between two batches. An error means that the disk failed.

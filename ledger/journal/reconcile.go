@@ -261,7 +261,7 @@ func (l *Log) commitPlan(p *planned) (committed bool, trouble, err error) {
 		return false, nil, nil
 	}
 	var deleted []ledger.Record
-	u := l.newUpdate(func(tx *ledger.Tx) error {
+	u := &update{begun: l.opts.now(), done: make(chan error, 1), f: func(tx *ledger.Tx) error {
 		for i := range p.Records {
 			tx.Append(&p.Records[i])
 		}
@@ -272,7 +272,7 @@ func (l *Log) commitPlan(p *planned) (committed bool, trouble, err error) {
 			tx.Append(&deleted[i])
 		}
 		return nil
-	})
+	}}
 	if _, err := l.commit([]*update{u}); err != nil {
 		return false, nil, err
 	}
