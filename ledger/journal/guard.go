@@ -161,7 +161,8 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 	superseded = mark.Superseded(missing) // the journal is from before a compaction or a restore
 	pieces := slices.DeleteFunc(ledger.Pieces(data), func(p ledger.Piece) bool {
 		raw := known[p.Seq]
-		isOther := refused[p.Seq] && nameAndSeq(raw) == nameAndSeq(p.Raw) && !bytes.HasPrefix(p.Raw, raw[:bytes.LastIndex(raw, []byte("<!-- end "))])
+		heading, _, has := bytes.Cut(raw, []byte("- seq:"))
+		isOther := refused[p.Seq] && has && bytes.HasPrefix(p.Raw, heading) && !bytes.HasPrefix(p.Raw, raw[:bytes.LastIndex(raw, []byte("<!-- end "))])
 		goes := isOther || superseded(p.Seq)
 		if goes {
 			extra = append(extra, p.Raw...) // nothing else may have it
@@ -177,13 +178,6 @@ func (l *Log) restoreMissing(doc *ledger.Document) error {
 		return fmt.Errorf("%s lacks records that %s has, and they cannot be put back: %w", l.journal.path, l.opts.Files.Ledger(), err)
 	}
 	return nil
-}
-
-// nameAndSeq returns the first two lines of a record.
-func nameAndSeq(raw []byte) string {
-	_, head, _ := ledger.CutLine(raw, 0)
-	_, head, _ = ledger.CutLine(raw, head)
-	return string(raw[:head])
 }
 
 // install writes data under the name journal.md, durable, notes what was done and goes on with it.
