@@ -13,9 +13,7 @@ const FormatVersion = 1
 const MaxID = 128
 
 // ValidID reports whether id can name a record: 1 to 128 of A-Z a-z 0-9 . _ : -
-func ValidID(id string) bool { return validID(id) }
-
-func validID[T string | []byte](id T) bool {
+func ValidID[T string | []byte](id T) bool {
 	if len(id) == 0 || len(id) > MaxID {
 		return false
 	}

@@ -26,7 +26,7 @@ func markdownHeadings(data []byte) (list []string) {
 		}
 		start := bytes.LastIndexByte(data[:h.Lines().At(0).Start], '\n') + 1
 		line, _, _ := bytes.Cut(data[start:], newline)
-		if kind, id, ok := recordHeading(TrimRight(line)); ok && validID(id) {
+		if kind, id, ok := recordHeading(TrimRight(line)); ok && ValidID(id) {
 			list = append(list, fmt.Sprintf("%d: %s %s", start, kind, id))
 		}
 	}

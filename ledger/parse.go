@@ -241,7 +241,7 @@ func (p *parser) heading(line []byte, start, next int) bool {
 			b.hidden = p.line
 		}
 		return false
-	case !validID(id) && !isTellingField(below) && !bytes.Contains(id, []byte("seq:")):
+	case !ValidID(id) && !isTellingField(below) && !bytes.Contains(id, []byte("seq:")):
 		return false // ## Task force meets today
 	default:
 		p.closeSection(start)
@@ -249,7 +249,7 @@ func (p *parser) heading(line []byte, start, next int) bool {
 	}
 	p.begin(kind, id, start, next)
 	p.own, p.outer = hasSeq, p.blocks
-	if !validID(id) || p.torn { // what is indented may be of a text whose record's beginning is lost
+	if !ValidID(id) || p.torn { // what is indented may be of a text whose record's beginning is lost
 		p.fail(line)
 	}
 	return true

@@ -92,7 +92,7 @@ func Scan(data []byte, s *Section) (n, more int, err error) {
 	}
 	word, id, _ := bytes.Cut(line[len(hashes):], []byte(" "))
 	kind, known := kindOf(word)
-	if !known || !validID(id) {
+	if !known || !ValidID(id) {
 		return 0, 0, errNotStrict
 	}
 	line, pos, ok = CutLine(data, pos)
