@@ -1,7 +1,6 @@
 package lanes
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -27,8 +26,12 @@ func (s *Queues) ApplyControl(sec *ledger.Section) error {
 	}
 	if isAccount {
 		a := s.account(name)
-		a.Control, s.plan.accounts = next, true
-		a.windows, _ = state.ParseQuota(next.Quota) // it was checked just now
+		s.plan.accounts = true
+		quota, _ := state.ParseQuota(next.Quota) // it was checked just now
+		a.Account = state.Account{
+			Name: name, Hold: next.Hold, Reason: next.Reason, CoolUntil: next.CoolUntil, Guessed: next.Guessed,
+			LimitWaits: next.LimitWaits, LimitedAt: next.LimitedAt, Disabled: next.Disabled, Quota: quota,
+		}
 	}
 	return nil
 }
@@ -52,14 +55,10 @@ func (s *Queues) Schedules() map[string]state.Control {
 
 // Account returns what is known of the account of that name ([state.Task.AccountName]). One that no record names is free.
 func (s *Queues) Account(name string) state.Account {
-	return cmp.Or(s.accounts[name], &account{name: name}).view()
-}
-
-func (a *account) view() state.Account {
-	return state.Account{
-		Name: a.name, Hold: a.Hold, Reason: a.Reason, CoolUntil: a.CoolUntil, Guessed: a.Guessed,
-		LimitWaits: a.LimitWaits, LimitedAt: a.LimitedAt, Disabled: a.Disabled, Quota: a.windows,
+	if a := s.accounts[name]; a != nil {
+		return a.Account
 	}
+	return state.Account{Name: name}
 }
 
 // Missing returns the accounts that are on hold because their agents' programs or keys are missing.
@@ -84,8 +83,8 @@ func (s *Queues) Accounts() []state.AccountUse {
 		}
 		return uses[name]
 	}
-	for name, a := range s.accounts {
-		if a.Control != (state.Control{}) {
+	for id := range s.controls {
+		if name, isAccount := strings.CutPrefix(id, state.ControlAccount); isAccount {
 			use(name)
 		}
 	}
@@ -93,7 +92,7 @@ func (s *Queues) Accounts() []state.AccountUse {
 		if l.acct == nil {
 			continue // a draft
 		}
-		name := l.acct.name
+		name := l.acct.Name
 		if l.judged {
 			name = s.Whole(l).AccountName()
 		}
@@ -102,7 +101,7 @@ func (s *Queues) Accounts() []state.AccountUse {
 			continue
 		case l.is(state.Queued):
 			use(name).Waiting++
-		case l.acct.name == name:
+		case l.acct.Name == name:
 			use(name).Running++
 		}
 		if u := uses[name]; u != nil {
@@ -121,7 +120,8 @@ func (s *Queues) account(name string) *account {
 	a := s.accounts[name]
 	if a == nil {
 		a = &account{
-			name:   name,
+			Account: state.Account{Name: name},
+
 			ready:  heap.Heap[*lane]{Before: (*lane).before, Place: func(ln *lane) *uint32 { return &ln.readyAt }},
 			backed: heap.Heap[*lane]{Before: (*lane).before, Place: func(ln *lane) *uint32 { return &ln.backedAt }},
 		}

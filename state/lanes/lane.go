@@ -33,16 +33,14 @@ type lane struct {
 
 // An account is one set of credentials: what the control records say of it, and the tasks that use it or want to.
 type account struct {
-	state.Control
-	name    string
+	state.Account
 	running int
 	waiting int  // queued tasks that are not on hold themselves
 	closed  bool // by what is configured for it, as Ready has found it
 	noSpare bool // for spare tasks, likewise
 
-	windows []state.Window   // of the controls' quota
-	ready   heap.Heap[*lane] // the lanes whose head wants this account, higher priority first, then age
-	backed  heap.Heap[*lane] // those of them whose head names a fallback
+	ready  heap.Heap[*lane] // the lanes whose head wants this account, higher priority first, then age
+	backed heap.Heap[*lane] // those of them whose head names a fallback
 }
 
 // plan holds what Ready and NextWake know from the last time. Records only touch

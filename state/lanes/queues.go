@@ -23,7 +23,7 @@ func (s *Queues) Held() int { return s.held }
 func (s *Queues) ForPerson() int {
 	n := s.held
 	for _, a := range s.accounts {
-		if view := a.view(); a.Disabled || a.Hold && !view.IsMissing() {
+		if a.Disabled || a.Hold && !a.IsMissing() {
 			n += a.waiting
 		}
 	}
@@ -315,8 +315,8 @@ func (s *Queues) Dumped() map[string]any {
 	}
 	accounts := map[string]any{}
 	for name, a := range s.accounts {
-		if a.Control != (state.Control{}) || a.running > 0 {
-			accounts[name] = map[string]any{"control": s.Account(name), "running": a.running}
+		if _, known := s.controls[state.ControlAccount+name]; known || a.running > 0 {
+			accounts[name] = map[string]any{"control": a.Account, "running": a.running}
 		}
 	}
 	return map[string]any{

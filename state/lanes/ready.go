@@ -105,8 +105,7 @@ func (s *Queues) round(now time.Time, lim Limits) int {
 		return 0
 	}
 	for _, a := range s.accounts {
-		view := a.view()
-		rule := lim.RuleFor(&view)
+		rule := lim.RuleFor(&a.Account)
 		closed, noSpare := rule.Closed != "", !rule.SpareFrom.IsZero()
 		if closed != a.closed || noSpare != a.noSpare {
 			a.closed, a.noSpare, s.plan.accounts = closed, noSpare, true
@@ -119,8 +118,7 @@ func (s *Queues) round(now time.Time, lim Limits) int {
 // free returns how many more tasks of the account may start now. After a cool-down that is one, which finds
 // out whether the limit has passed: what was at work before the limit was met does not count.
 func (s *Queues) free(a *account, now time.Time, lim Limits) int {
-	view := a.view()
-	rule := lim.RuleFor(&view)
+	rule := lim.RuleFor(&a.Account)
 	if a.Hold || a.Disabled || a.CoolUntil.After(now) || rule.Closed != "" {
 		return 0
 	}
@@ -142,13 +140,13 @@ func (s *Queues) free(a *account, now time.Time, lim Limits) int {
 
 // Free returns how many more tasks of the account of that name may start now, as far as the account goes.
 func (s *Queues) Free(name string, now time.Time, lim Limits) int {
-	return s.free(cmp.Or(s.accounts[name], &account{name: name}), now, lim)
+	return s.free(cmp.Or(s.accounts[name], &account{Account: state.Account{Name: name}}), now, lim)
 }
 
 // RunningWith returns the running tasks of the account of that name.
 func (s *Queues) RunningWith(name string) (ids []string) {
 	for _, l := range s.running {
-		if l.acct.name == name {
+		if l.acct.Name == name {
 			ids = append(ids, s.ID(l.N))
 		}
 	}
@@ -272,7 +270,7 @@ func (s *Queues) Movable(now time.Time, lim Limits) []state.Task {
 		}
 		most, looked := len(list)+free, 0
 		for ln := range a.ready.InOrder {
-			if t := &s.Whole(ln.head).Task; !t.Pinned && (isFull || t.Spare) && s.BoundTo(t) != a.name && s.startable(ln, use, lim) {
+			if t := &s.Whole(ln.head).Task; !t.Pinned && (isFull || t.Spare) && s.BoundTo(t) != a.Name && s.startable(ln, use, lim) {
 				list = append(list, ln.head)
 			}
 			if looked++; len(list) == most || looked == maxPassed {
@@ -347,7 +345,7 @@ func (s *Queues) LimitWaitExceeded(now time.Time, most time.Duration) []state.Ta
 			if d, err := time.ParseDuration(t.MaxLimitWait); err == nil {
 				own = d
 			}
-			if account := s.Account(a.name); account.TooLong(t.LimitSince, own) {
+			if a.TooLong(t.LimitSince, own) {
 				found = append(found, l)
 			}
 		}
