@@ -361,13 +361,17 @@ func (s *Queues) waitOf(l *Item, now time.Time) wait {
 // OpenAfter returns the first task of a list that a task comes after, and that is not done,
 // or, with whatever, has not ended: its id and its status, "" if no record names it.
 func (s *Queues) OpenAfter(list []string, whatever bool) (id string, st state.Status, open bool) {
+	return s.first(list, func(st state.Status) bool { return st != state.Done && !(whatever && st.Terminal()) })
+}
+
+// first returns the first task of a list for whose status is holds, which is "" if no record names the task.
+func (s *Queues) first(list []string, is func(state.Status) bool) (id string, st state.Status, found bool) {
 	for _, id := range list {
-		n := s.Number(id)
-		if n == 0 {
-			return id, "", true
+		st = ""
+		if n := s.Number(id); n != 0 {
+			st = s.Entries.At(n).Status()
 		}
-		st := s.Entries.At(n).Status()
-		if st != state.Done && !(whatever && st.Terminal()) {
+		if is(st) {
 			return id, st, true
 		}
 	}

@@ -413,14 +413,5 @@ func (s *Queues) Dependants(id string) (ids []string) {
 // EndedBadly returns the first task, and its status, of a list that a task must come after, and that has ended
 // otherwise than done, so that it cannot run; bad is false if there is none, and with whatever.
 func (s *Queues) EndedBadly(after []string, whatever bool) (id string, st state.Status, bad bool) {
-	if whatever {
-		return "", "", false
-	}
-	for _, id := range after {
-		n := s.Number(id)
-		if st := s.Entries.At(n).Status(); n != 0 && st.Terminal() && st != state.Done {
-			return id, st, true
-		}
-	}
-	return "", "", false
+	return s.first(after, func(st state.Status) bool { return !whatever && st.Terminal() && st != state.Done })
 }
