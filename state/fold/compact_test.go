@@ -88,10 +88,9 @@ func facts(t testing.TB, s *State, out map[string]bool) string {
 	for line := range strings.Lines(dump(t, s)) {
 		var row map[string]any
 		must(t, json.Unmarshal([]byte(line), &row))
-		id, isTask := row["id"].(string)
-		if isTask && out[id] {
-			if row["archived"] == nil && row["deleted"] == nil {
-				gone[row["status"].(string)]++
+		if task, isTask := row["task"].(map[string]any); isTask && out[task["id"].(string)] {
+			if row["kept"] == 0.0 && row["deleted"] == false {
+				gone[task["status"].(string)]++
 			}
 			continue
 		}

@@ -265,22 +265,16 @@ func (s *State) Dump(w io.Writer) error {
 	d.SetEscapeHTML(false)
 	for n := uint32(1); n < s.Entries.Len(); n++ {
 		e, t := s.Entries.At(n), s.PeekAt(n)
-		row := map[string]any{"id": t.ID, "status": t.Status, "updated": e.Updated, "archived": true}
-		switch e.Kept {
-		case table.BroughtBack:
+		t.Title = "" // a cache
+		row := map[string]any{"task": t, "kept": e.Kept, "deleted": e.Deleted}
+		switch l := s.Live(n); {
+		case e.Kept == table.BroughtBack:
 			continue
-		case table.InJournal:
-			row = map[string]any{
-				"id": t.ID, "status": t.Status, "key": t.SessionKey, "label": t.Label, "first": e.First,
-				"tags": []string{t.TenantID, t.Queue, t.Agent}, "updated": e.Updated, "records": s.offsets(n),
-			}
-			if e.Deleted {
-				row["deleted"] = true
-			}
-			if l := s.Live(n); l != nil {
-				t.Title = "" // a cache
-				row["task"], row["natives"] = t, s.Whole(l).Natives
-			}
+		case l != nil:
+			row["natives"] = s.Whole(l).Natives
+			fallthrough
+		case e.Kept == table.InJournal:
+			row["first"], row["records"] = e.First, s.offsets(n)
 		}
 		if err := d.Encode(row); err != nil {
 			return err

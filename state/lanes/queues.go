@@ -2,7 +2,6 @@ package lanes
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -306,23 +305,13 @@ func (s *Queues) Dumped() map[string]any {
 			lanes[key] = append(lanes[key], s.ID(l.N))
 		}
 	}
-	known, current := map[string]state.Session{}, map[string]string{}
-	for x := range s.allSessions {
-		known[x.ID], _ = s.sessionView(x)
-		if p := x.at.place; x.seated() {
-			current[fmt.Sprintf("%q %q %q", p.key, p.agent, p.account)] = x.ID
-		}
-	}
-	accounts := map[string]any{}
+	running := map[string]int{} // by account
 	for name, a := range s.accounts {
-		if _, known := s.controls[state.ControlAccount+name]; known || a.running > 0 {
-			accounts[name] = map[string]any{"control": a.Account, "running": a.running}
+		if a.running > 0 {
+			running[name] = a.running
 		}
 	}
-	return map[string]any{
-		"lanes": lanes, "sessions": known, "current": current, "accounts": accounts,
-		"paused": s.controls[state.ControlDispatch].Paused, "pauseReason": s.controls[state.ControlDispatch].Reason, "held": s.held,
-	}
+	return map[string]any{"lanes": lanes, "sessions": s.CarriedSessions(), "controls": s.ControlRecords(), "using": running, "held": s.held}
 }
 
 // Live returns the live task of that number; nil if it has ended.
