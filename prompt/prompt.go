@@ -145,20 +145,14 @@ func checkSection(in *Input) string {
 	if in.Kept || c == nil {
 		return ""
 	}
-	b := newSection("Verify output", "- command: "+oneLine(c.Command)+"\n")
+	exit, iteration := "none, it did not end by itself", ""
 	if c.ExitCode >= 0 {
-		b.WriteString("- exit code: " + strconv.Itoa(c.ExitCode) + "\n")
-	} else {
-		b.WriteString("- exit code: none, it did not end by itself\n")
-	}
-	if c.Time != "" {
-		b.WriteString("- time: " + oneLine(c.Time) + "\n")
+		exit = strconv.Itoa(c.ExitCode)
 	}
 	if c.Of > 0 {
-		b.WriteString("- iteration: " + strconv.Itoa(c.Iteration) + " of " + strconv.Itoa(c.Of) + "\n")
+		iteration = fmt.Sprintf("%d of %d", c.Iteration, c.Of)
 	}
-	b.WriteString("\n" + checkIntro)
-	return b.String() + Quote(c.Output)
+	return valueSection("Verify output", "command", c.Command, "exit code", exit, "time", c.Time, "iteration", iteration) + "\n" + checkIntro + Quote(c.Output)
 }
 
 // policySection has the policy, with a backslash before every heading in it, so that the sections of a prompt are always ours.
@@ -247,21 +241,21 @@ func SentPolicy(built string) string {
 
 // sessionSection returns who is asking.
 func sessionSection(in *Input) string {
-	b := newSection("Session", "")
-	line := func(name, value string) {
-		if value != "" {
-			b.WriteString("- " + name + ": " + oneLine(value) + "\n")
-		}
-	}
-	line("session", in.SessionKey)
-	line("session id", in.SessionID)
-	line("task", in.TaskID)
-	line("run", in.RunID)
-	line("attempt", positive(in.Attempt))
-	line("agent", in.Agent)
-	line("workspace", in.Workspace)
+	continued := ""
 	if in.Resumed {
-		line("continued", "yes, this session has earlier messages")
+		continued = "yes, this session has earlier messages"
+	}
+	return valueSection("Session", "session", in.SessionKey, "session id", in.SessionID, "task", in.TaskID, "run", in.RunID,
+		"attempt", positive(in.Attempt), "agent", in.Agent, "workspace", in.Workspace, "continued", continued)
+}
+
+// valueSection has names and values, a pair on each line, without those that are empty.
+func valueSection(heading string, pairs ...string) string {
+	b := newSection(heading, "")
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			b.WriteString("- " + pairs[i] + ": " + oneLine(pairs[i+1]) + "\n")
+		}
 	}
 	return b.String()
 }
