@@ -119,10 +119,7 @@ func (s *State) Find(ref string) (ids []string) {
 
 // compare says which of two jobs is pulled first.
 func compare(a, b *entry) int {
-	if c := a.RunAt.Compare(b.RunAt); c != 0 {
-		return c
-	}
-	return cmp.Or(cmp.Compare(slices.Index(Priorities, a.Priority), slices.Index(Priorities, b.Priority)), strings.Compare(a.ID, b.ID))
+	return cmp.Or(a.RunAt.Compare(b.RunAt), cmp.Compare(slices.Index(Priorities, a.Priority), slices.Index(Priorities, b.Priority)), strings.Compare(a.ID, b.ID))
 }
 
 // Due returns the queued jobs that a pull hands out, in that order, or in that of its ids.
