@@ -22,7 +22,6 @@ type RecordError struct {
 	ID   string
 	Seq  uint64 // 0: written by a person
 	Key  string // the field concerned, "" if it is the record as a whole
-	Line int    // of that field in its file, as far as the section knows it
 	Err  error
 }
 
@@ -46,9 +45,9 @@ func (e *RecordError) FieldKey() string { return e.Key }
 
 // NewRecordError puts err into its place; f is the field concerned, or nil.
 func NewRecordError(sec *ledger.Section, f *ledger.Field, err error) error {
-	e := &RecordError{Kind: sec.Kind, ID: string(sec.ID), Seq: sec.Seq, Line: sec.Line, Err: err}
+	e := &RecordError{Kind: sec.Kind, ID: string(sec.ID), Seq: sec.Seq, Err: err}
 	if f != nil {
-		e.Key, e.Line = string(f.Key), sec.LineOf(f)
+		e.Key = string(f.Key)
 	}
 	return e
 }
