@@ -248,14 +248,9 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 func exclusive(c *cobra.Command, names ...string) {
 	before := c.PreRunE
 	c.PreRunE = func(cmd *cobra.Command, args []string) error {
-		var given []string
-		for _, name := range names {
-			if cmd.Flags().Changed(name) {
-				given = append(given, "--"+name)
-			}
-		}
+		given := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !cmd.Flags().Changed(name) })
 		if len(given) > 1 {
-			return usage(cmd.CommandPath()+" --help", "%s exclude each other", strings.Join(given, " and "))
+			return usage(cmd.CommandPath()+" --help", "--%s exclude each other", strings.Join(given, " and --"))
 		}
 		if before != nil {
 			return before(cmd, args)
@@ -264,7 +259,7 @@ func exclusive(c *cobra.Command, names ...string) {
 	}
 }
 
-// config loads the configuration; flags are the options of the command, nil for none.
+// config loads the configuration; flags are the options of the command.
 func (a *app) config(flags *pflag.FlagSet) (*Config, error) {
 	file, named, err := configFile(a.configOption)
 	if err != nil {
@@ -272,9 +267,6 @@ func (a *app) config(flags *pflag.FlagSet) (*Config, error) {
 	}
 	given := map[string]string{}
 	for i := range keys {
-		if flags == nil {
-			break
-		}
 		if f := flags.Lookup(keys[i].flag()); f != nil && f.Changed {
 			given[keys[i].name] = f.Value.String()
 		}
@@ -288,13 +280,12 @@ func (a *app) config(flags *pflag.FlagSet) (*Config, error) {
 }
 
 // base returns the configuration, read once, without the options of a command, which only serve has.
-func (a *app) base() (*Config, error) {
+func (a *app) base() (c *Config, err error) {
 	if a.settings != nil {
 		return a.settings, nil
 	}
-	c, err := a.config(nil)
-	a.settings = c
-	return c, err
+	a.settings, err = a.config(&pflag.FlagSet{})
+	return a.settings, err
 }
 
 // state returns the state directory.
