@@ -141,10 +141,7 @@ func (a *app) notice() *wire.Notice {
 // silent returns what can be done about a master that has the lock and does not answer.
 func (a *app) silent(err error) error {
 	e := &cliError{code: exitBusy, message: "it was stopped, has no more open files, or hangs", err: err, try: "stint doctor"}
-	dir, derr := a.state()
-	if derr != nil {
-		return e
-	}
+	dir, _ := a.state() // it is known: the master was asked
 	if pid := lock.Holder(dir); pid > 0 {
 		e.message = fmt.Sprintf("process %d has the lock and was stopped, has no more open files, or hangs", pid)
 		e.try = fmt.Sprintf("kill -CONT %d if it was stopped, and once more this command; or, which loses nothing: kill -9 %d", pid, pid)
@@ -232,8 +229,9 @@ func (a *app) sockets() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []string{a.socket, findSocket(state, cfg.HeartbeatPath), defaultSocket(state)}
-	list = slices.DeleteFunc(list, func(s string) bool { return s == "" })
+	beat, _ := readBeat(state, cfg.HeartbeatPath) // without it, the default one is left
+	list := []string{a.socket, beat.Socket, defaultSocket(state)}
+	list = slices.DeleteFunc(list, func(s string) bool { return !filepath.IsAbs(s) })
 	return slices.Compact(list), nil
 }
 

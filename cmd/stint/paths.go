@@ -110,14 +110,6 @@ func readBeat(state, heartbeat string) (beat struct {
 	return beat, err
 }
 
-// findSocket returns the socket that heartbeat.json names, else the default one.
-func findSocket(state, heartbeat string) string {
-	if beat, err := readBeat(state, heartbeat); err == nil && filepath.IsAbs(beat.Socket) {
-		return beat.Socket
-	}
-	return defaultSocket(state)
-}
-
 // checkStateDir makes the state directory if it is missing, and refuses one that cannot be trusted or written.
 func checkStateDir(dir string, warn io.Writer) error {
 	try := "stint --state-dir ANOTHER ..., or export STINT_STATE_DIR=ANOTHER"

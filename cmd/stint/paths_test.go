@@ -72,8 +72,9 @@ func TestFindSocket(t *testing.T) {
 		{``, defaultSocket(dir)},
 	} {
 		put(t, beat, c.text)
-		if got := findSocket(dir, ""); got != c.want {
-			t.Errorf("%s: %s, want %s", c.text, got, c.want)
+		a := &app{stateOption: dir, settings: &Config{}}
+		if got, err := a.sockets(); err != nil || got[0] != c.want {
+			t.Errorf("%s: %s, want %s; %v", c.text, got, c.want, err)
 		}
 	}
 }
