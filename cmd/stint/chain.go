@@ -15,26 +15,15 @@ import (
 // maxChain bounds the tasks that a chain shows above one, and those beside and below these.
 const maxChain = 50
 
-// A chain is the drawing of tasks that have queued one another.
-type chain struct {
-	strings.Builder
-	task func(id string) (wire.TaskView, error)
-	this string                   // id of the task that it is drawn for
-	root string                   // and of the first one
-	path map[string]wire.TaskView // the tasks from there to this one
-	left int                      // how many others may still be drawn
-}
-
 // drawChain draws the tasks that led to a task by queueing one another, the task, and
 // all that these have queued; "" of one that stands alone. task returns one of them.
 func drawChain(v *wire.TaskView, task func(id string) (wire.TaskView, error)) (string, error) {
 	if v.TriggeredBy == "" && len(v.FollowUps) == 0 {
 		return "", nil
 	}
-	c := &chain{task: task, this: v.ID, path: map[string]wire.TaskView{v.ID: *v}, left: maxChain}
-	root := *v
-	for root.TriggeredBy != "" && len(c.path) <= maxChain {
-		if _, isCircle := c.path[root.TriggeredBy]; isCircle { // which a person wrote
+	root, path := *v, map[string]wire.TaskView{v.ID: *v} // the tasks from the first one to this one
+	for root.TriggeredBy != "" && len(path) <= maxChain {
+		if _, isCircle := path[root.TriggeredBy]; isCircle { // which a person wrote
 			break
 		}
 		parent, err := task(root.TriggeredBy)
@@ -44,55 +33,51 @@ func drawChain(v *wire.TaskView, task func(id string) (wire.TaskView, error)) (s
 		if !slices.Contains(parent.FollowUps, root.ID) { // there is no such task
 			parent.FollowUps = append(parent.FollowUps, root.ID)
 		}
-		c.path[parent.ID] = parent
-		root = parent
+		path[parent.ID], root = parent, parent
 	}
+	var b strings.Builder
 	if root.TriggeredBy != "" {
-		c.WriteString("…\n")
+		b.WriteString("…\n")
 	}
-	c.root = root.ID
-	err := c.draw(&root, 0)
-	return c.String(), err
-}
-
-func (c *chain) draw(v *wire.TaskView, level int) error {
-	mark := ""
-	if level > 0 {
-		mark = strings.Repeat("  ", level-1) + "└ "
-	}
-	words := []string{shortID(v.ID), statusText(v)}
-	if v.Trigger != "" {
-		words = append(words, "["+string(v.Trigger)+"]")
-	}
-	words = append(words, oneLine(v.Title))
-	if v.ID == c.this {
-		words = append(words, "(this task)")
-	}
-	c.WriteString(mark + strings.Join(words, "  ") + "\n")
-	more := 0
-	for _, id := range v.FollowUps {
-		child, isOnPath := c.path[id]
-		switch {
-		case id == c.root: // of a circle
-			continue
-		case !isOnPath && c.left == 0:
-			more++
-			continue
-		case !isOnPath:
-			c.left--
-			var err error
-			if child, err = c.task(id); err != nil {
+	left := maxChain // how many others may still be drawn
+	var draw func(t *wire.TaskView, indent string) error
+	draw = func(t *wire.TaskView, indent string) error {
+		words := []string{shortID(t.ID), statusText(t), oneLine(t.Title)}
+		if t.Trigger != "" {
+			words = slices.Insert(words, 2, "["+string(t.Trigger)+"]")
+		}
+		if t.ID == v.ID {
+			words = append(words, "(this task)")
+		}
+		b.WriteString(strings.Join(words, "  ") + "\n")
+		more := 0
+		for _, id := range t.FollowUps {
+			child, isOnPath := path[id]
+			switch {
+			case id == root.ID: // of a circle
+				continue
+			case !isOnPath && left == 0:
+				more++
+				continue
+			case !isOnPath:
+				left--
+				var err error
+				if child, err = task(id); err != nil {
+					return err
+				}
+			}
+			b.WriteString(indent + "└ ")
+			if err := draw(&child, indent+"  "); err != nil {
 				return err
 			}
 		}
-		if err := c.draw(&child, level+1); err != nil {
-			return err
+		if more > 0 {
+			fmt.Fprintf(&b, "%s  … and %d more\n", indent, more)
 		}
+		return nil
 	}
-	if more > 0 {
-		fmt.Fprintf(&c.Builder, "%s… and %d more\n", strings.Repeat("  ", level+1), more)
-	}
-	return nil
+	err := draw(&root, "")
+	return b.String(), err
 }
 
 // chainTask returns a task of a chain. A person may have written an id that means no task.
