@@ -373,12 +373,11 @@ func examineAgents(cfg *Config, looks []look) (list []finding) {
 	for _, s := range cfg.sections {
 		chosen = append(chosen, s.config.Agent)
 	}
-	ready := false // one before it in the order of choice
 	found := slices.ContainsFunc(looks, func(l look) bool { return l.probe.Found })
+	first := slices.IndexFunc(looks, func(l look) bool { return l.probe.Found && l.probe.LoggedIn })
 	demo := !found
-	for _, l := range looks {
-		needed := slices.Contains(chosen, l.name)
-		usable := l.probe.Found && l.probe.LoggedIn
+	for i, l := range looks {
+		needed := slices.Contains(chosen, l.name) || cfg.Agent == "" && i == first // tasks that name no agent get the first
 		demo = demo && !needed
 		if bin := l.name + "_bin"; l.probe.Path == "" && !cfg.isDefault(bin) {
 			l.probe.Fix = "correct " + bin + " in the configuration, or leave it out"
@@ -387,9 +386,6 @@ func examineAgents(cfg *Config, looks []look) (list []finding) {
 				list = append(list, finding{l.name, healthOK, "not installed, and not needed; to get it: " + l.probe.Fix, ""})
 			}
 			continue
-		}
-		if cfg.Agent == "" && usable && !ready {
-			needed, ready = true, true // tasks that name no agent get it
 		}
 		list = append(list, l.findings(needed)...)
 	}
