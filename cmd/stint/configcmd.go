@@ -27,15 +27,10 @@ func (a *app) configCommand() *cobra.Command {
 	var origins bool
 	var dir string
 	show := command("show [OPTIONS]", "print every setting, and where it came from", cobra.NoArgs, func(*cobra.Command, []string) error {
-		cfg, err := a.base()
+		_, cfg, err := a.inWorkspace(dir)
 		if err != nil {
 			return err
 		}
-		where, err := workspace(dir, cfg.WorkspaceRoot)
-		if err != nil {
-			return err
-		}
-		cfg = cfg.forWorkspace(where)
 		var list []shownKey
 		text := ""
 		add := func(head, prefix string, keys []shownKey) {
@@ -70,7 +65,7 @@ func (a *app) configCommand() *cobra.Command {
 		return printText(a.stdout, text)
 	})
 	show.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
-	show.Flags().StringVarP(&dir, "directory", "C", "", "the workspace's `directory`")
+	directoryFlag(show, &dir)
 	a.withJSON(show)
 	return group(command("config", "show and change the configuration", nil, nil),
 		show, a.configPathCommand(), a.noRun(a.configSetCommand()), a.noRun(a.configEditCommand()))

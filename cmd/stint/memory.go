@@ -19,42 +19,37 @@ func (a *app) memoryCommand() *cobra.Command {
 	return group(command("memory", "search a workspace's notes as for a task, or add a line", nil, nil), a.memorySearchCommand(), a.memoryAddCommand())
 }
 
-// noteOptions are the options of the commands that read or write notes.
-type noteOptions struct{ dir string }
-
-// directory returns the workspace and the configuration that holds in it.
-func (o *noteOptions) directory(a *app) (string, *Config, error) {
-	cfg, err := a.base()
-	if err != nil {
-		return "", nil, err
+// inWorkspace returns the workspace that -C names, and the configuration that holds in it.
+func (a *app) inWorkspace(option string) (dir string, cfg *Config, err error) {
+	if cfg, err = a.base(); err == nil {
+		dir, err = workspace(option, cfg.WorkspaceRoot)
 	}
-	dir, err := workspace(o.dir, cfg.WorkspaceRoot)
 	if err != nil {
 		return "", nil, err
 	}
 	return dir, cfg.forWorkspace(dir), nil
 }
 
-func (o *noteOptions) directoryFlag(c *cobra.Command) {
-	c.Flags().StringVarP(&o.dir, "directory", "C", "", "the workspace's `directory`")
+func directoryFlag(c *cobra.Command, dir *string) {
+	c.Flags().StringVarP(dir, "directory", "C", "", "the workspace's `directory`")
 }
 
 // takesText returns a command with a text, which is an argument, stdin or a file: do gets it,
 // with the workspace and the configuration that holds there.
 func (a *app) takesText(use, short string, do func(ctx context.Context, dir string, cfg *Config, text string) error) *cobra.Command {
-	o := &noteOptions{}
+	var option string
 	c := command(use, short, cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
 		text, err := a.readPrompt(args, c.ArgsLenAtDash() == 0, false)
 		if err != nil {
 			return err
 		}
-		dir, cfg, err := o.directory(a)
+		dir, cfg, err := a.inWorkspace(option)
 		if err != nil {
 			return err
 		}
 		return do(c.Context(), dir, cfg, text)
 	})
-	o.directoryFlag(c)
+	directoryFlag(c, &option)
 	return a.withJSON(c)
 }
 
@@ -186,8 +181,8 @@ type shownNote struct {
 }
 
 // lessons returns a workspace, its note with the lessons, and what is in it.
-func (a *app) lessons(o *noteOptions) (dir, name string, list []memory.Lesson, err error) {
-	dir, cfg, err := o.directory(a)
+func (a *app) lessons(option string) (dir, name string, list []memory.Lesson, err error) {
+	dir, cfg, err := a.inWorkspace(option)
 	if err == nil {
 		name = cmp.Or(cfg.LessonsPath, memory.DefaultLessons) // where they stood before lessons were turned off
 		list, err = memory.Lessons(dir, name)
@@ -196,9 +191,9 @@ func (a *app) lessons(o *noteOptions) (dir, name string, list []memory.Lesson, e
 }
 
 func (a *app) lessonsLsCommand() *cobra.Command {
-	o := &noteOptions{}
+	var option string
 	c := command("ls [OPTIONS]", "list the lessons", cobra.NoArgs, func(*cobra.Command, []string) error {
-		_, name, list, err := a.lessons(o)
+		_, name, list, err := a.lessons(option)
 		if err != nil {
 			return err
 		}
@@ -210,15 +205,15 @@ func (a *app) lessonsLsCommand() *cobra.Command {
 			return l.ID, []string{l.ID, l.Date, l.Source, l.Text}
 		})
 	})
-	o.directoryFlag(c)
+	directoryFlag(c, &option)
 	return a.withJSON(a.withIDs(c))
 }
 
 // lessonCommand returns a command that prints a lesson, after it did something to it; nil: nothing.
 func (a *app) lessonCommand(use, short string, do func(dir, name, id string) (memory.Lesson, error)) *cobra.Command {
-	o := &noteOptions{}
+	var option string
 	c := command(use, short, cobra.ExactArgs(1), func(_ *cobra.Command, args []string) error {
-		dir, name, list, err := a.lessons(o)
+		dir, name, list, err := a.lessons(option)
 		if err != nil {
 			return err
 		}
@@ -240,12 +235,12 @@ func (a *app) lessonCommand(use, short string, do func(dir, name, id string) (me
 		d.line("lesson", l.Text)
 		return a.print(shownNote{name, l}, d.String())
 	}, func(*cobra.Command, []string, string) (ids []string, _ cobra.ShellCompDirective) {
-		_, _, list, _ := a.lessons(o) // none, if they cannot be read
+		_, _, list, _ := a.lessons(option) // none, if they cannot be read
 		for _, l := range list {
 			ids = append(ids, l.ID+"\t"+escapeText(l.Text))
 		}
 		return ids, cobra.ShellCompDirectiveNoFileComp
 	})
-	o.directoryFlag(c)
+	directoryFlag(c, &option)
 	return a.withJSON(c)
 }
