@@ -339,22 +339,24 @@ func TestHTTPIsTriedAgain(t *testing.T) {
 		var log bytes.Buffer
 		last, ended, failures := time.Now(), false, 0
 		answer := func(context.Context) error { return errors.New("cannot be accepted from") }
-		open := func() (func(context.Context) error, error) {
+		m := &master{log: slog.New(slog.NewTextHandler(&log, nil)), cfg: &Config{}}
+		open := func() func(context.Context) error {
 			tries = append(tries, int(time.Since(last).Seconds()))
 			last = time.Now()
 			if len(tries) == 8 {
-				return answer, nil
+				m.noteHTTP(nil)
+				return answer
 			}
-			return nil, errors.New("taken")
+			m.noteHTTP(errors.New("taken"))
+			return nil
 		}
-		m := &master{log: slog.New(slog.NewTextHandler(&log, nil)), cfg: &Config{}}
 		go func() {
-			m.serveHTTP(ctx, answer, open, func(error) { failures++ })
+			serveHTTP(ctx, answer, open, func(err error) { failures++; m.noteHTTP(err) })
 			ended = true
 		}()
-		time.Sleep(125 * time.Second)
+		time.Sleep(52 * time.Second)
 		synctest.Wait()
-		if want := "[1 2 4 8 16 30 30 30 1 2]"; fmt.Sprint(tries) != want || ended {
+		if want := "[5 5 5 5 5 5 5 5 5 5]"; fmt.Sprint(tries) != want || ended {
 			t.Errorf("tried after %v seconds, want %s; it has ended: %v", tries, want, ended)
 		}
 		if text := log.String(); failures != 2 || strings.Count(text, "level=WARN") != 4 || strings.Count(text, "taken") != 2 || strings.Count(text, "the HTTP interface is open") != 1 {

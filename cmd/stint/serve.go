@@ -550,27 +550,27 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) (err erro
 		}
 		return lns[0].Addr().String(), server.Loopback(lns, token, unused), nil
 	}
-	openHTTP := func() (answer func(context.Context) error, err error) {
+	noteHTTP := func(address string, err error) {
+		c.ServesHTTP(address, err)
+		m.noteHTTP(err)
+	}
+	openHTTP := func() (answer func(context.Context) error) {
 		address, answer, err := listen(m.cfg.HTTP, 0)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			err = fmt.Errorf("someone else listens at %s, and it is tried again until it is free; if that is not you: stint token rotate", m.cfg.HTTP)
 		}
-		c.ServesHTTP(address, err)
-		return answer, err
+		noteHTTP(address, err)
+		return answer
 	}
 	var ports sync.WaitGroup // what is served over TCP
 	openPage := func() error {
 		if m.cfg.HTTP == httpOff {
-			where, try := m.cfg.origins["http"].where, "stint config set http "+findKey("http").def
-			switch m.cfg.origins["http"].layer {
-			case layerFile:
-				where = filepath.Join(filepath.Dir(m.cfg.file), where)
-			case layerEnv:
-				try = "unset " + where + ", and start the master anew"
-			case layerFlag:
-				try = "stint serve, without --http"
+			o := m.cfg.origins["http"]
+			if o.layer == layerFile {
+				o.where = filepath.Join(filepath.Dir(m.cfg.file), o.where)
 			}
-			return task.Conflict(try, "http is off (%s), so no port is opened for the page", where)
+			tries := map[layer]string{layerEnv: "unset " + o.where + ", and start the master anew", layerFlag: "stint serve, without --http"}
+			return task.Conflict(cmp.Or(tries[o.layer], "stint config set http "+findKey("http").def), "http is off (%s), so no port is opened for the page", o.where)
 		}
 		addr := anyPort
 		if m.background {
@@ -600,9 +600,8 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) (err erro
 	given, _ := m.cfg.masterSettings()
 	server = api.NewServer(roomsOf(c, schedules, room, m.cfg.Governed), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage, Line: taskLine, Table: writeTasks})
 	if m.wantsHTTP() {
-		answer, err := openHTTP()
-		m.noteHTTP(err)
-		ports.Go(func() { m.serveHTTP(serving, answer, openHTTP, func(err error) { c.ServesHTTP("", err) }) })
+		answer := openHTTP()
+		ports.Go(func() { serveHTTP(serving, answer, openHTTP, func(err error) { noteHTTP("", err) }) })
 	}
 	served := make(chan error, 1)
 	go func() { // its end is waited for below
@@ -662,31 +661,23 @@ const (
 // wantsHTTP reports whether to serve HTTP over TCP. A master in the background does that for the page alone.
 func (m *master) wantsHTTP() bool { return !m.background && m.cfg.HTTP != httpOff }
 
-// The HTTP interface that could not be opened is tried again after httpAgain, and then less and less often.
-const (
-	httpAgain     = time.Second
-	httpAgainMost = 30 * time.Second
-)
+// httpAgain is the time between two tries to open an HTTP interface.
+const httpAgain = 5 * time.Second
 
 // serveHTTP calls answer until ctx ends. Where there is none, or it fails, which failed is
 // told, it tries to open another one. Commands do not need it.
-func (m *master) serveHTTP(ctx context.Context, answer func(context.Context) error, open func() (func(context.Context) error, error), failed func(error)) {
-	for wait := httpAgain; ; wait = min(2*wait, httpAgainMost) {
+func serveHTTP(ctx context.Context, answer func(context.Context) error, open func() func(context.Context) error, failed func(error)) {
+	for ; ; answer = open() {
 		if answer != nil {
 			err := answer(ctx)
 			if err == nil {
 				return // ctx has ended
 			}
 			failed(err)
-			m.noteHTTP(err)
-			wait = httpAgain
 		}
-		if task.Sleep(ctx, wait) != nil {
+		if task.Sleep(ctx, httpAgain) != nil {
 			return
 		}
-		var err error
-		answer, err = open()
-		m.noteHTTP(err)
 	}
 }
 
