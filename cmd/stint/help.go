@@ -83,16 +83,8 @@ func (a *app) helpCommand() *cobra.Command {
 
 // printMarkdown prints Markdown as text that fits the terminal, at most 80 columns wide.
 func (a *app) printMarkdown(src []byte) error {
-	w := &textWriter{src: src, width: min(cmp.Or(terminalWidth(a.stdout), 80), 80), bold: isColoured(a.stdout)}
-	_, err := io.WriteString(a.stdout, w.text())
+	_, err := io.WriteString(a.stdout, plainText(src, min(cmp.Or(terminalWidth(a.stdout), 80), 80), isColoured(a.stdout)))
 	return err
-}
-
-// A textWriter writes the Markdown of the manual as lines for a terminal: headings, paragraphs, lists, and code between fences.
-type textWriter struct {
-	src   []byte
-	width int  // columns of a line, at least 40; code is never wrapped
-	bold  bool // headings and code are bold, by SGR sequences; else they keep their # and backticks
 }
 
 var (
@@ -100,16 +92,17 @@ var (
 	inlineMark = lazy.Regexp("`[^`]*`|\\*+([^*]+)\\*+|\\[([^]]*)\\]\\(([^)]*)\\)") // code, emphasis, a link
 )
 
-// text returns the Markdown as text.
-func (w *textWriter) text() string {
+// plainText returns the Markdown of the manual as lines for a terminal of that width, at least 40: headings, paragraphs, lists, and
+// code between fences, which is never wrapped. With bold, headings and code are, by SGR sequences; else they keep their # and backticks.
+func plainText(src []byte, width int, bold bool) string {
 	var lines []string
 	mark, block, isCode := "", "", false
 	end := func() { // of a block that is no code
-		text := w.inline(block)
-		if w.bold && strings.HasPrefix(mark, "#") {
+		text := inlineText(block, bold)
+		if bold && strings.HasPrefix(mark, "#") {
 			mark, text = "", strong(text)
 		}
-		for _, line := range wrap(text, max(w.width, 40)-len(mark)) {
+		for _, line := range wrap(text, max(width, 40)-len(mark)) {
 			if line != "" {
 				lines = append(lines, mark+line)
 			}
@@ -117,7 +110,7 @@ func (w *textWriter) text() string {
 		}
 		block = ""
 	}
-	for line := range strings.SplitSeq(strings.TrimSpace(string(w.src)), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(string(src)), "\n") {
 		begin := blockMark().FindString(line)
 		switch isFence := strings.HasPrefix(strings.TrimSpace(line), "```"); {
 		case isFence:
@@ -139,22 +132,22 @@ func (w *textWriter) text() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// inline returns text as a terminal has its code, emphasis and links.
-func (w *textWriter) inline(s string) string {
+// inlineText returns text as a terminal has its code, emphasis and links.
+func inlineText(s string, bold bool) string {
 	return inlineMark().ReplaceAllStringFunc(s, func(marked string) string {
 		part := inlineMark().FindStringSubmatch(marked)
 		to, isTopic := strings.CutSuffix(part[3], ".md")
 		switch {
-		case marked[0] == '`' && w.bold:
+		case marked[0] == '`' && bold:
 			return strong(strings.Trim(marked, "`"))
 		case marked[0] == '`':
 			return marked
 		case marked[0] == '*':
-			return w.inline(part[1])
+			return inlineText(part[1], bold)
 		case isTopic:
 			to = "stint help " + to
 		}
-		return w.inline(part[2]) + " (" + to + ")"
+		return inlineText(part[2], bold) + " (" + to + ")"
 	})
 }
 
@@ -192,12 +185,12 @@ func (a *app) manCommand() *cobra.Command {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return &cliError{code: exitUsage, message: "cannot make " + dir, err: plainError(err), try: "stint man DIR, with a directory that you may write"}
 		}
-		if err := a.writeManual(dir, c.Root()); err != nil {
+		if err := writeManual(dir, c.Root()); err != nil {
 			return err
 		}
 		for _, t := range topics() {
 			_, text, _ := bytes.Cut(t.Markdown, []byte("\n"))
-			if err := writeManPage(dir, "stint-"+t.Name, '7', t.Title, (&textWriter{src: text, width: 80}).text()); err != nil {
+			if err := writeManPage(dir, "stint-"+t.Name, '7', t.Title, plainText(text, 80, false)); err != nil {
 				return err
 			}
 		}
@@ -207,14 +200,14 @@ func (a *app) manCommand() *cobra.Command {
 }
 
 // writeManual writes the page of a command, and of those below it: what --help says.
-func (a *app) writeManual(dir string, c *cobra.Command) error {
+func writeManual(dir string, c *cobra.Command) error {
 	var text bytes.Buffer
 	c.InitDefaultHelpFlag()
 	c.SetOut(&text)
 	err := errors.Join(c.Help(), writeManPage(dir, strings.ReplaceAll(c.CommandPath(), " ", "-"), '1', c.Short, text.String()))
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && err == nil {
-			err = a.writeManual(dir, sub)
+			err = writeManual(dir, sub)
 		}
 	}
 	return err

@@ -33,7 +33,7 @@ func TestTopics(t *testing.T) {
 			return ast.WalkContinue, nil
 		}) // the function has no errors
 		for _, width := range []int{40, 63, 80} {
-			for line := range strings.Lines((&textWriter{src: topic.Markdown, width: width}).text()) {
+			for line := range strings.Lines(plainText(topic.Markdown, width, false)) {
 				line = strings.TrimRight(line, "\n")
 				if textWidth(line) > width && !strings.HasPrefix(line, "    ") && strings.Contains(strings.TrimLeft(line, "- #"), " ") {
 					t.Errorf("%s, %d columns: %q", name, width, line)
@@ -56,7 +56,7 @@ func TestRenderText(t *testing.T) {
 		{1, true, "\x1b[1mA\x1b[0m \x1b[1mb\x1b[0m \x1b[1mc\x1b[0m\n\nOne two three (stint help http) four\nfive (https://example.com) six\n\n- x y z\n- \x1b[1mq\x1b[0m\n  1. deep\n\n" +
 			"    code   stays, however long it may be, on one line\n"},
 	} {
-		if got := (&textWriter{src: []byte(doc), width: c.width, bold: c.bold}).text(); got != c.want {
+		if got := plainText([]byte(doc), c.width, c.bold); got != c.want {
 			t.Errorf("%d columns, bold %t:\n%q, want\n%q", c.width, c.bold, got, c.want)
 		}
 	}
