@@ -325,21 +325,15 @@ func (a *app) printFindings(list []finding) error {
 	if a.json {
 		return errors.Join(printEach(a.stdout, list), err)
 	}
-	if width := terminalWidth(a.stdout); width > 0 {
-		room, narrow := max(20, width-widthBefore(rows)), [][]string(nil)
-		for _, row := range escapeRows(rows) {
-			if strings.HasPrefix(row[2], "  try: ") { // a command stays in one line
-				narrow = append(narrow, row)
-				continue
-			}
-			for i, line := range wrap(strings.TrimSpace(row[2]), room-2) {
-				narrow = append(narrow, []string{row[0], row[1], strings.Repeat(" ", 2*min(i, 1)) + line})
-				row[0], row[1] = "", ""
+	rows = escapeRows(rows)
+	if width, before := terminalWidth(a.stdout), widthBefore(rows); width > 0 {
+		for _, row := range rows {
+			if !strings.HasPrefix(row[2], "  try: ") { // a command stays in one line
+				row[2] = strings.Join(wrap(row[2], max(20, width-before)-2), "\n"+strings.Repeat(" ", before+2))
 			}
 		}
-		rows = narrow
 	}
-	return errors.Join(writeTable(a.stdout, escapeRows(rows), nil), err)
+	return errors.Join(writeTable(a.stdout, rows, nil), err)
 }
 
 type look struct {
