@@ -330,18 +330,15 @@ func (a *app) accountUse(ctx context.Context, id string) (*state.AccountUse, err
 
 func (a *app) findAccount(id string) (*accountsFile, *account, error) {
 	dir, err := a.state()
-	if err != nil {
-		return nil, nil, err
-	}
 	file := newAccountsFile(dir)
-	if _, err := file.read(); err != nil {
-		return nil, nil, err
+	if err == nil {
+		_, err = file.read()
 	}
 	found := file.find(id)
-	if found == nil {
-		return nil, nil, noAccount(id)
+	if err == nil && found == nil {
+		err = noAccount(id)
 	}
-	return file, found, nil
+	return file, found, err
 }
 
 // accountAdapter returns the adapter of an account's agent, as it runs with what the account gives it.
