@@ -230,7 +230,7 @@ func (a *app) sockets() ([]string, error) {
 		return nil, err
 	}
 	beat, _ := readBeat(state, cfg.HeartbeatPath) // without it, the default one is left
-	list := []string{a.socket, beat.Socket, defaultSocket(state)}
+	list := []string{beat.Socket, defaultSocket(state)}
 	list = slices.DeleteFunc(list, func(s string) bool { return !filepath.IsAbs(s) })
 	return slices.Compact(list), nil
 }
@@ -268,7 +268,6 @@ func (a *app) startBackground(ctx context.Context) error {
 	case r.Socket == "":
 		return &cliError{code: max(r.Exit, exitFailure), message: "the master did not start: " + r.Message, try: r.Try}
 	}
-	a.socket = r.Socket
 	return nil
 }
 

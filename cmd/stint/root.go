@@ -30,7 +30,6 @@ type app struct {
 	configOption string // --config
 
 	settings *Config // without options; see base
-	socket   string  // of the master that we started ourselves
 	warned   bool    // of a state directory below /tmp
 	json     bool    // --json
 	ids      bool    // -q: print ids alone
@@ -294,10 +293,10 @@ func (a *app) state() (string, error) { return stateDir(a.stateOption) }
 // ownState returns the state directory, which must be there and be ours.
 func (a *app) ownState() (string, error) {
 	state, err := a.state()
-	if err != nil {
-		return "", err
+	if err == nil {
+		err = checkStateDir(state, a.stderr)
 	}
-	return state, checkStateDir(state, a.stderr)
+	return state, err
 }
 
 // withJSON adds --json to a command, withIDs -q; they are the same everywhere.
