@@ -211,15 +211,14 @@ func (k key) inFile() string {
 
 // put sets a key from one layer and remembers the origin. A value from a lower
 // layer than the present one is checked and not taken.
-func (c *Config) put(k *key, text string, o origin) error {
+func (c *Config) put(k *key, o origin) error {
 	if have, ok := c.origins[k.name]; ok && have.layer > o.layer {
 		scratch := *c
-		return k.set(&scratch, text)
+		return k.set(&scratch, o.text)
 	}
-	if err := k.set(c, text); err != nil {
+	if err := k.set(c, o.text); err != nil {
 		return err
 	}
-	o.text = text
 	c.origins[k.name] = o
 	return nil
 }

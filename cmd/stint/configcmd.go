@@ -133,7 +133,7 @@ func (a *app) configSetCommand() *cobra.Command {
 			return usage("stint config set "+args[0]+" 'A,B'", "%s: %s is no list: its members have commas between them, and nothing else", args[0], clip(value, 40))
 		}
 		scratch := Config{origins: map[string]origin{}}
-		if err := scratch.put(k, value, origin{}); err != nil {
+		if err := scratch.put(k, origin{text: value}); err != nil {
 			return usage("stint config set --help", "%s: %v", args[0], err)
 		}
 		if err := k.typed(value); err != nil {

@@ -37,22 +37,15 @@ type configSource struct {
 // A section is one [workspace."/path"].
 type section struct {
 	path   string
-	values []setting
+	values map[*key]origin
 	config *Config // with these over the file
-}
-
-// A setting is one value of the file.
-type setting struct {
-	key   *key
-	text  string
-	where string // "config.toml:12"
 }
 
 // loadConfig reads all layers. Tasks of a workspace see [Config.forWorkspace].
 func loadConfig(src configSource) (*Config, error) {
 	c := &Config{file: src.file, values: map[string]any{}, origins: make(map[string]origin, len(keys))}
 	for i := range keys {
-		if err := c.put(&keys[i], keys[i].def, origin{layer: layerDefault, where: "default"}); err != nil {
+		if err := c.put(&keys[i], origin{keys[i].def, layerDefault, "default"}); err != nil {
 			return nil, fmt.Errorf("default of %s: %w", keys[i].name, err)
 		}
 	}
@@ -62,12 +55,12 @@ func loadConfig(src configSource) (*Config, error) {
 	for i := range keys {
 		k := &keys[i]
 		if text, ok := src.lookup(k.env()); ok {
-			if err := c.put(k, text, origin{layer: layerEnv, where: k.env()}); err != nil {
+			if err := c.put(k, origin{text, layerEnv, k.env()}); err != nil {
 				return nil, usage("unset "+k.env(), "%s: %v", k.env(), err)
 			}
 		}
 		if text, ok := src.flags[k.name]; ok {
-			if err := c.put(k, text, origin{layer: layerFlag, where: "--" + k.flag()}); err != nil {
+			if err := c.put(k, origin{text, layerFlag, "--" + k.flag()}); err != nil {
 				return nil, usage("stint serve --help", "--%s: %v", k.flag(), err)
 			}
 			if err := k.typed(text); err != nil {
@@ -146,9 +139,9 @@ func (c *Config) forWorkspace(dir string) *Config {
 func (c *Config) under(s *section) (*Config, error) {
 	out := *c
 	out.origins = maps.Clone(c.origins)
-	for _, v := range s.values {
-		if err := out.put(v.key, v.text, origin{layer: layerWorkspace, where: v.where}); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", v.where, v.key.name, err)
+	for k, o := range s.values {
+		if err := out.put(k, o); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", o.where, k.name, err)
 		}
 	}
 	return &out, nil
@@ -222,20 +215,22 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
 	var data any
 	err := f.meta.PrimitiveDecode(p, &data)
-	set := setting{where: fmt.Sprintf("%s:%d", f.name, f.line(p))}
+	o := origin{layer: layerFile, where: fmt.Sprintf("%s:%d", f.name, f.line(p))}
+	var k *key
 	if i := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == name }); i >= 0 {
-		set.key = &keys[i]
+		k = &keys[i]
 	}
 	if err == nil {
-		set.text, err = checkValue(set.key, name, s != nil, data)
+		o.text, err = checkValue(k, name, s != nil, data)
 	}
 	if err == nil && s != nil {
-		s.values = append(s.values, set)
+		o.layer = layerWorkspace
+		s.values[k] = o
 	} else if err == nil {
-		err = f.config.put(set.key, set.text, origin{layer: layerFile, where: set.where})
+		err = f.config.put(k, o)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", set.where, err)
+		return fmt.Errorf("%s: %w", o.where, err)
 	}
 	return nil
 }
@@ -258,7 +253,7 @@ func (f *fileReader) workspaces(p toml.Primitive) error {
 		if err := f.meta.PrimitiveDecode(all[path], &values); err != nil || values == nil {
 			return fmt.Errorf("%s:%d: workspace.%q is not a section", f.name, f.line(all[path]), path)
 		}
-		s := section{path: resolved(dir)}
+		s := section{path: resolved(dir), values: map[*key]origin{}}
 		if err := f.table(values, "", &s); err != nil {
 			return err
 		}
