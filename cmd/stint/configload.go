@@ -75,14 +75,11 @@ func loadConfig(src configSource) (*Config, error) {
 	case file > url && c.PostgresURLFile != "":
 		c.PostgresURL = ""
 	}
-	err := c.check()
-	for i := range c.sections {
-		if err == nil {
-			c.sections[i].config, err = c.under(&c.sections[i])
-		}
-	}
-	if err != nil {
+	if err := c.check(); err != nil {
 		return nil, badConfig(src.file, err)
+	}
+	for i := range c.sections {
+		c.sections[i].config = c.under(&c.sections[i])
 	}
 	return c, nil
 }
@@ -136,15 +133,13 @@ func (c *Config) forWorkspace(dir string) *Config {
 }
 
 // under returns the configuration with the values of a section. It is made once, for the files they name.
-func (c *Config) under(s *section) (*Config, error) {
+func (c *Config) under(s *section) *Config {
 	out := *c
 	out.origins = maps.Clone(c.origins)
 	for k, o := range s.values {
-		if err := out.put(k, o); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", o.where, k.name, err)
-		}
+		_ = out.put(k, o) // it was checked when the file was read
 	}
-	return &out, nil
+	return &out
 }
 
 // loadFile reads config.toml. Its errors begin with "config.toml:12: ".
@@ -320,7 +315,7 @@ func (f *fileReader) takeGoverned(g *memory.Governed) (key string, err error) {
 	if v, ok := f.src.lookup("STINT_WORKSPACE_ROOT"); ok {
 		root = v
 	}
-	g.Workspace = cmp.Or(g.Workspace, f.src.flags["workspace_root"], root)
+	g.Workspace = cmp.Or(g.Workspace, root)
 	if g.Workspace, err = expandHome(g.Workspace); err != nil || !filepath.IsAbs(g.Workspace) {
 		return "workspace", fmt.Errorf("%q is not an absolute path; name one here, or in workspace_root", g.Workspace)
 	}
