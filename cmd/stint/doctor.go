@@ -254,9 +254,6 @@ func (a *app) examineMaster(ctx context.Context, cfg *Config, dir string) []find
 
 // examineLedger looks at the ledger as fsck does, and at what stops tasks in it. seq is the newest record.
 func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list []finding, seq uint64) {
-	if _, err := os.Stat(dir); err != nil {
-		return nil, 0 // there is none yet
-	}
 	r, err := statedir.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
 	if err != nil {
 		return []finding{failed("ledger", err)}, 0

@@ -312,9 +312,7 @@ func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	if err = errors.Join(err, writeEnd.Close(), log.Close()); err != nil {
 		return ready{}, fmt.Errorf("cannot start a master: %w", err)
 	}
-	if err := cmd.Process.Release(); err != nil { // it outlives us
-		return ready{}, err
-	}
+	_ = cmd.Process.Release() // it outlives us
 	// What it says; the end of the pipe without a word means that it ended.
 	stop := context.AfterFunc(ctx, func() { _ = readEnd.SetReadDeadline(time.Now()) }) // wakes the reader
 	defer stop()

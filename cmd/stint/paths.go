@@ -61,11 +61,7 @@ func stateDir(option string) (string, error) {
 		base, err := xdg("XDG_STATE_HOME", ".local/state")
 		return filepath.Join(base, "stint"), err
 	}
-	dir, err := filepath.Abs(option)
-	if err != nil {
-		return "", fmt.Errorf("state directory: %w", err)
-	}
-	return dir, nil
+	return filepath.Abs(option)
 }
 
 // configFile returns the path of config.toml and whether the user named it.

@@ -193,9 +193,7 @@ func (m *master) run(ctx context.Context) (err error) {
 	if err := checkStateDir(m.state, m.app.stderr); err != nil {
 		return err
 	}
-	if err := os.Setenv("STINT_STATE_DIR", m.state); err != nil { // for commands inside of runs, however it was named here
-		return err
-	}
+	_ = os.Setenv("STINT_STATE_DIR", m.state) // for commands inside of runs, however it was named here
 	if !m.background {
 		warnPlace(m.state, m.app.stderr)
 	}
