@@ -238,10 +238,7 @@ func (a *app) sockets() ([]string, error) {
 // startBackground starts a master that ends when it is idle, and returns when it answers. An error with exitBusy
 // says that another one holds the lock: it was faster, or does not answer any more.
 func (a *app) startBackground(ctx context.Context) error {
-	cfg, err := a.base()
-	if err != nil {
-		return err
-	}
+	cfg, _ := a.base() // it is known: a master was looked for
 	state, none, err := a.stateMissing()
 	switch {
 	case err != nil:
@@ -316,9 +313,7 @@ func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	// What it says; the end of the pipe without a word means that it ended.
 	stop := context.AfterFunc(ctx, func() { _ = readEnd.SetReadDeadline(time.Now()) }) // wakes the reader
 	defer stop()
-	if err := readEnd.SetReadDeadline(time.Now().Add(readyTimeout)); err != nil {
-		return ready{}, err
-	}
+	_ = readEnd.SetReadDeadline(time.Now().Add(readyTimeout)) // pipes have them
 	var r ready
 	err = json.NewDecoder(readEnd).Decode(&r)
 	if ctx.Err() != nil {
