@@ -382,34 +382,24 @@ func (s *Store) Whole(id string) (t state.Task, err error) {
 
 // Until waits for a state of a task, and returns the whole task then.
 func (s *Store) Until(ctx context.Context, id string, is func(*state.Task) bool) (state.Task, error) {
-	for {
-		changes, stop := s.Subscribe(64)
-		t, err := s.Peek(id)
-		if err == nil && is(&t) {
-			stop()
-			return s.Whole(id)
+	changes, stop := s.Subscribe(64)
+	defer func() { stop() }()
+	for isNews := true; ; {
+		if isNews {
+			if t, err := s.Peek(id); err != nil {
+				return t, err
+			} else if is(&t) {
+				return s.Whole(id)
+			}
 		}
-		if err == nil {
-			err = s.await(ctx, id, changes, is)
-		}
-		stop()
-		if err != nil {
-			return state.Task{}, err
-		}
-	}
-}
-
-// await reads changes until one may be what is waited for, or they end because we were too slow.
-func (s *Store) await(ctx context.Context, id string, changes <-chan *task.Change, is func(*state.Task) bool) error {
-	for {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return state.Task{}, context.Cause(ctx)
 		case <-s.Done():
-			return s.StoppedError()
-		case change, ok := <-changes:
-			if !ok || change.Task.ID == id && is(&change.Task) {
-				return nil
+			return state.Task{}, s.StoppedError()
+		case change, isOpen := <-changes:
+			if isNews = !isOpen || change.Task.ID == id; !isOpen { // we were too slow
+				changes, stop = s.Subscribe(64)
 			}
 		}
 	}
