@@ -406,17 +406,15 @@ func reorder(lane []state.Task, at int) []state.Task {
 	if at+1 < len(lane) {
 		right = lane[at+1].Order
 	}
-	order := left + (right-left)/2 // with which all others can stay as they are
-	switch {
-	case right == 0: // the last of those that have an order, or the only one
-		order = left + orderStep
-	case at == 0:
-		order = right - orderStep
-	}
-	order = cmp.Or(order, 1) // 0 is none
 	isAmongAges := at > 0 && left == 0
-	isFree := (at == 0 || order > left) && (right == 0 || order < right)
-	if isFree && !isAmongAges && max(left, right) <= maxOrder && min(left, right) >= -maxOrder {
+	if right == 0 { // the last of those that have an order, or the only one
+		right = left + 2*orderStep
+	}
+	if at == 0 {
+		left = right - 2*orderStep
+	}
+	order := cmp.Or(left+(right-left)/2, 1) // with which all others can stay as they are; 0 is none
+	if left < order && order < right && !isAmongAges && right <= maxOrder && left >= -maxOrder {
 		lane[at].Order = order
 		return lane[at : at+1]
 	}
