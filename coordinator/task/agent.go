@@ -48,6 +48,16 @@ var (
 	ErrShutdown = errors.New("the master is shutting down")
 )
 
+// Sleep waits for d, or for the end of ctx, of which it returns the cause.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // A Turn is one run of an agent: everything that the adapter needs to build a command line.
 type Turn struct {
 	TaskID    string
