@@ -69,7 +69,7 @@ func (c *Coordinator) hooks() queue.Hooks {
 		},
 		Committed: func(w *journal.Commit) {
 			c.Counters.Commit(w, c.Config.Now())
-			c.Shortages.Written(w.Err)
+			c.Attempts.Shortages.Written(w.Err)
 		},
 		Applied: c.EndChanged, Wake: c.Dispatcher.Wake,
 	}
@@ -210,7 +210,7 @@ func (c *Coordinator) heartbeat(ctx context.Context) {
 
 // Shortage returns what the machine lacks while tasks wait for it; nil if nothing.
 func (c *Coordinator) Shortage() *task.Shortage {
-	s, ok := c.Shortages.Present()
+	s, ok := c.Attempts.Shortages.Present()
 	if !ok || queue.Read(c.Store, (*fold.State).Queued) == 0 {
 		return nil
 	}

@@ -35,17 +35,17 @@ import (
 
 // Attempts run what the dispatcher has started. Their methods may be called by any goroutine.
 type Attempts struct {
+	Shortages Shortages
 	tasks     *queue.Store
 	admission *admission.Admission
-	shortages *Shortages
 	beside    beside
 	ended     chan string // directories of runs that have ended, for Tidy
 }
 
 // New returns the attempts at the tasks of a store. Their follow-ups go through the admission to it.
-func New(s *queue.Store, a *admission.Admission, short *Shortages) *Attempts {
+func New(s *queue.Store, a *admission.Admission) *Attempts {
 	return &Attempts{
-		tasks: s, admission: a, shortages: short, ended: make(chan string, 1000),
+		Shortages: Shortages{store: s}, tasks: s, admission: a, ended: make(chan string, 1000),
 		beside: beside{open: map[string]string{}, last: map[string]string{}},
 	}
 }
@@ -236,14 +236,14 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 		out = a.evaluate(r)
 	default:
 		if out = a.attempt(r); out.Class == state.ClassExit {
-			a.shortages.blame(r.Begun, &out)
+			a.Shortages.blame(r.Begun, &out)
 		}
 	}
 	switch {
 	case out.Shortage != 0:
-		a.shortages.met(out.Shortage, r.Probe, false)
+		a.Shortages.met(out.Shortage, r.Probe, false)
 	case out.Class == "":
-		a.shortages.started(r.Begun)
+		a.Shortages.started(r.Begun)
 	}
 	// What the run has written into tasks.md is taken over before its end is recorded: a command
 	// that queues its task again does that to a task that runs, which is counted.
@@ -366,7 +366,7 @@ func (a *Attempts) logEnd(r *Run, out *task.Outcome, t *state.Task) {
 // noteLife notes that what a run has started is at work: just now, or since it prints something.
 func (a *Attempts) noteLife(r *Run, isStart bool) {
 	if isStart {
-		a.shortages.started(r.Begun)
+		a.Shortages.started(r.Begun)
 		return
 	}
 	now := a.tasks.Config.Now()

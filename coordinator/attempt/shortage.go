@@ -51,9 +51,6 @@ type lacking struct {
 	journal bool // it is the journal that could not be written: its next write tells whether that is over
 }
 
-// NewShortages returns the shortages of the machine that a store is on. There are none yet.
-func NewShortages(s *queue.Store) *Shortages { return &Shortages{store: s} }
-
 // Present returns what is lacking, since when, and when a task tries it; ok is false if nothing is.
 func (l *Shortages) Present() (s task.Shortage, ok bool) {
 	l.mu.Lock()

@@ -27,7 +27,6 @@ import (
 type Dispatcher struct {
 	Admission *admission.Admission
 	Attempts  *attempt.Attempts
-	Shortages *attempt.Shortages
 	tasks     *queue.Store
 	runs      *runs
 	wake      chan struct{}  // capacity 1: the dispatcher must look
@@ -38,11 +37,11 @@ type Dispatcher struct {
 // New returns the dispatcher of a store, with its admission and its attempts.
 func New(s *queue.Store) *Dispatcher {
 	d := &Dispatcher{
-		tasks: s, Shortages: attempt.NewShortages(s), wake: make(chan struct{}, 1),
+		tasks: s, wake: make(chan struct{}, 1),
 		runs: &runs{ended: make(chan struct{}, 1), byTask: map[string]*attempt.Run{}},
 	}
 	d.Admission = admission.New(s, d.runs)
-	d.Attempts = attempt.New(s, d.Admission, d.Shortages)
+	d.Attempts = attempt.New(s, d.Admission)
 	return d
 }
 
@@ -181,7 +180,7 @@ func (d *Dispatcher) Limits() lanes.Limits {
 	if d.tasks.Config.Exclusive {
 		lim.Checkout = d.Admission.Checkout
 	}
-	if s, ok := d.Shortages.Present(); ok {
+	if s, ok := d.Attempts.Shortages.Present(); ok {
 		lim.Short, lim.Again = s.What, s.Next
 	}
 	d.runs.bound(&lim)
