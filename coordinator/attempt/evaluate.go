@@ -86,14 +86,10 @@ func (a *Attempts) inspect(r *Run, out *task.Outcome) {
 
 // evaluate lets an agent judge the answer of a task. It returns the outcome that the attempt
 // had before, as the record of that step has it, with what the agent has found.
-func (a *Attempts) evaluate(r *Run) task.Outcome {
-	t, err := a.tasks.Whole(r.Task.ID)
-	if err != nil {
-		return setupFailed(err)
-	}
+func (a *Attempts) evaluate(r *Run, t *state.Task) task.Outcome {
 	r.looked, r.flagged = true, len(t.Findings) > 0
 	out, set := task.Outcome{Session: t.AgentSession, Findings: t.Findings}, a.tasks.Workspace(t.Workspace)
-	if out.Result, r.cut = a.answer(&t); t.Error != "" { // only the verify command makes an error of an answer that is judged
+	if out.Result, r.cut = a.answer(t); t.Error != "" { // only the verify command makes an error of an answer that is judged
 		out.Class, out.ExitCode, out.Error = state.ClassVerify, -1, t.Error
 	}
 	switch agent := a.tasks.Config.Agents[t.Agent]; {
@@ -104,7 +100,7 @@ func (a *Attempts) evaluate(r *Run) task.Outcome {
 	case agent == nil:
 		out.Note = fmt.Sprintf("the answer was not evaluated: there is no agent %q here", t.Agent)
 	default:
-		a.ask(r, &t, agent, &set, &out)
+		a.ask(r, t, agent, &set, &out)
 	}
 	return out
 }

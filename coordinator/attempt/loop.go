@@ -123,17 +123,13 @@ func (a *Attempts) stepRecord(st *fold.State, r *Run, out *task.Outcome, t *stat
 }
 
 // verify runs the task's verify command.
-func (a *Attempts) verify(r *Run) task.Outcome {
-	t, err := a.tasks.Whole(r.Task.ID)
-	if err != nil {
-		return setupFailed(err)
-	}
+func (a *Attempts) verify(r *Run, t *state.Task) task.Outcome {
 	passed := task.Outcome{Session: t.AgentSession}
-	passed.Result, r.cut = a.answer(&t)
-	if !task.HasVerify(&t) { // a person has taken it out meanwhile
+	passed.Result, r.cut = a.answer(t)
+	if !task.HasVerify(t) { // a person has taken it out meanwhile
 		return passed
 	}
-	if wrong := a.admission.WorkspaceError(&t); wrong != "" {
+	if wrong := a.admission.WorkspaceError(t); wrong != "" {
 		return inWrongWorkspace(wrong)
 	}
 	if err := a.tasks.MakeDir(a.tasks.RunDir(r.ID)); err != nil {
@@ -142,7 +138,7 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 	a.log(r, task.LogEvent{Kind: task.LogVerify, State: task.LogStarted, Text: t.VerifyCommand})
 	check := a.tasks.Config.Shell.Verify(r.Ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: a.tasks.RunDir(r.ID),
-		Workspace: t.Workspace, Env: a.environment(r, &t), Command: t.VerifyCommand, Timeout: a.tasks.VerifyTimeout(&t), Grace: a.tasks.Config.Grace,
+		Workspace: t.Workspace, Env: a.environment(r, t), Command: t.VerifyCommand, Timeout: a.tasks.VerifyTimeout(t), Grace: a.tasks.Config.Grace,
 		Started: func() { a.noteLife(r, true) },
 		Printed: func() { a.noteLife(r, false) },
 	})
@@ -150,7 +146,7 @@ func (a *Attempts) verify(r *Run) task.Outcome {
 		Kind: task.LogVerify, State: task.LogCompleted, Output: check.Output, ExitCode: &check.ExitCode, Failed: !check.Passed(),
 	})
 	if check.Conclusive() {
-		now := a.asEdited(&t)
+		now := a.asEdited(t)
 		if !task.HasVerify(now) { // a person took it away while it ran
 			return passed
 		}

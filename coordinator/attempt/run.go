@@ -229,13 +229,16 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 	var out task.Outcome
 	r.events.Store(rundir.NewEventLog(a.tasks.RunDir(r.ID), r.Task.ID))
 	defer func() { r.events.Load().Close(a.tasks.Config.Now()) }()
-	switch r.Task.Phase {
-	case state.PhaseVerify:
-		out = a.verify(r)
-	case state.PhaseEvaluate:
-		out = a.evaluate(r)
+	t, err := a.tasks.Whole(r.Task.ID)
+	switch {
+	case err != nil:
+		out = setupFailed(err)
+	case r.Task.Phase == state.PhaseVerify:
+		out = a.verify(r, &t)
+	case r.Task.Phase == state.PhaseEvaluate:
+		out = a.evaluate(r, &t)
 	default:
-		if out = a.attempt(r); out.Class == state.ClassExit {
+		if out = a.attempt(r, &t); out.Class == state.ClassExit {
 			a.Shortages.blame(r.Begun, &out)
 		}
 	}

@@ -24,18 +24,14 @@ import (
 )
 
 // attempt prepares the run's files, locks its session and runs the agent.
-func (a *Attempts) attempt(r *Run) task.Outcome {
-	t, err := a.tasks.Whole(r.Task.ID)
-	if err != nil {
-		return setupFailed(err)
-	}
+func (a *Attempts) attempt(r *Run, t *state.Task) task.Outcome {
 	if t.Prompt == "" {
 		return task.Outcome{Class: state.ClassExit, ExitCode: -1, Error: "the task has no prompt; add one in tasks.md and retry"}
 	}
-	if err := a.makeTemp(&t); err != nil {
+	if err := a.makeTemp(t); err != nil {
 		return setupFailed(err)
 	}
-	if wrong := a.admission.WorkspaceError(&t); wrong != "" {
+	if wrong := a.admission.WorkspaceError(t); wrong != "" {
 		return inWrongWorkspace(wrong)
 	}
 	agent := a.tasks.Config.Agents[r.Task.Agent]
@@ -62,7 +58,7 @@ func (a *Attempts) attempt(r *Run) task.Outcome {
 		}
 		defer func() { a.tasks.TroubleUnlessStopped("a session could not be unlocked", unlock()) }()
 	}
-	return a.runAgent(r, agent, &t)
+	return a.runAgent(r, agent, t)
 }
 
 // NoSession is the error of a run that must resume a session and has none.
