@@ -83,7 +83,7 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 		if has := a.tasks.Config.HasKey; has != nil && !has(t.Agent) {
 			why = state.KeylessPrefix + why
 		}
-		v.account = task.HoldRecord(t, why)
+		v.account = task.AccountRecord(t.AccountName()).Add(state.KeyHold, "true").Add(state.KeyReason, why+"; met by task "+state.ShortID(t.ID))
 		if v.loseSession = a.canMove(st, t, out); v.loseSession {
 			v.Status, v.Attempt = state.Queued, t.Attempt-1
 		}

@@ -104,11 +104,6 @@ func AccountRecord(name string) *ledger.Record {
 	return &ledger.Record{Kind: ledger.KindControl, ID: state.ControlAccount + name}
 }
 
-// HoldRecord puts the account of a task on hold.
-func HoldRecord(t *state.Task, why string) *ledger.Record {
-	return AccountRecord(t.AccountName()).Add(state.KeyHold, "true").Add(state.KeyReason, why+"; met by task "+state.ShortID(t.ID))
-}
-
 // HeadAndTail returns a text, of a long one only both ends. where says where the whole one is.
 func HeadAndTail(text string, most int, where string) string {
 	if len(text) <= most {

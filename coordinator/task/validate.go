@@ -253,7 +253,21 @@ func CheckLimits(s *TaskSpec) error {
 	case s.AfterPolicy != "" && s.AfterPolicy != state.AfterDone && s.AfterPolicy != state.AfterAny:
 		return Wrong("afterPolicy", "use done or any", "the after-policy %q is unknown", s.AfterPolicy)
 	}
-	return checkWords(s)
+	if s.IdempotencyKey != "" {
+		if err := CheckKey(s.IdempotencyKey); err != nil {
+			return err
+		}
+	}
+	for _, w := range []struct{ field, what, text string }{
+		{"label", "label", s.Label},
+		{"tenantId", "tenant", s.TenantID},
+		{"queue", "queue", s.Queue},
+	} {
+		if !areWords(w.text) {
+			return Wrong(w.field, fmt.Sprintf("use at most %d printable characters", maxWords), "the %s cannot be used", w.what)
+		}
+	}
+	return nil
 }
 
 // CheckVerify checks what stands around a verify command.
@@ -272,25 +286,6 @@ func CheckVerify(s *TaskSpec) error {
 		return Wrong("verifyCommand", "write it as the shell takes it", "the verify command is not valid UTF-8, or has NUL bytes")
 	case s.MaxIterations < 0 || s.MaxIterations > MaxIterations:
 		return Wrong("maxIterations", "use 3, or a few more", "max-iterations %d is not within 1 to %d", s.MaxIterations, MaxIterations)
-	}
-	return nil
-}
-
-// checkWords checks what is free text on one line.
-func checkWords(s *TaskSpec) error {
-	if s.IdempotencyKey != "" {
-		if err := CheckKey(s.IdempotencyKey); err != nil {
-			return err
-		}
-	}
-	for _, w := range []struct{ field, what, text string }{
-		{"label", "label", s.Label},
-		{"tenantId", "tenant", s.TenantID},
-		{"queue", "queue", s.Queue},
-	} {
-		if !areWords(w.text) {
-			return Wrong(w.field, fmt.Sprintf("use at most %d printable characters", maxWords), "the %s cannot be used", w.what)
-		}
 	}
 	return nil
 }
