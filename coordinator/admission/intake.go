@@ -115,7 +115,7 @@ func (a *Admission) submit(ctx context.Context, req request) ([]state.Task, erro
 		return tasks, err
 	}
 	for i := range in.list {
-		if i > 0 && slices.Equal(in.list[i].Environment, in.list[i-1].Environment) {
+		if i > 0 && in.list[i].environment == in.list[i-1].environment {
 			continue
 		}
 		if _, err := a.tasks.KeepEnvironment(in.list[i].Environment); err != nil {
@@ -147,12 +147,15 @@ func (a *Admission) newIntake(ctx context.Context, req request) (*intake, error)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		digest := ""
 		if i > 0 && s.Environment == nil {
-			s.Environment = in.list[0].Environment // a long list has it once
+			s.Environment, digest = in.list[0].Environment, in.list[0].environment // a long list has it once
 		} else if s.Environment = task.CaptureEnvironment(s.Environment, []string{"*"}); task.EnvironmentSize(s.Environment) > task.MaxEnvironment {
 			return nil, in.at(i, task.Wrong("environment", "capture fewer variables: stint config set capture_env default", "the environment has more than %d bytes beside PATH", task.MaxEnvironment))
+		} else {
+			_, digest = task.EncodeEnvironment(s.Environment)
 		}
-		if err := in.add(submission{TaskSpec: s}); err != nil {
+		if err := in.add(submission{TaskSpec: s, environment: digest}); err != nil {
 			return nil, in.at(i, err)
 		}
 	}
@@ -207,10 +210,6 @@ func (in *intake) add(given submission) error {
 		}
 		a.mask(&s.TaskSpec)
 		s.environment, s.Environment = by.Environment, nil // never one that an agent has made up: agents' programs are looked for there
-	} else if n := len(in.list); n > 1 && len(s.Environment) > 0 && slices.Equal(s.Environment, in.list[n-2].Environment) {
-		s.environment = in.list[n-2].environment
-	} else if s.parent == "" {
-		_, s.environment = task.EncodeEnvironment(s.Environment)
 	}
 	if err := task.CheckPrompt(s.Prompt); err != nil {
 		return err
