@@ -249,41 +249,36 @@ func (p *spending) by(of spender) limits.Spending {
 // A limit is a budget, and what was spent of it.
 type limit struct {
 	what   string // that is said when it is spent
-	budget limits.Budget
+	budget string // which was checked
 	spent  limits.Spending
 }
 
 // taskLimits returns the budgets of a task, whole, and of its session, or its own alone.
 func (s *Store) taskLimits(t *state.Task) []limit {
-	own, _ := limits.ParseBudget(t.Budget) // both were checked
-	spent := state.SpentBy(t)
-	if own != (limits.Budget{}) {
-		return []limit{{"its budget is spent", own, spent}}
+	if own, _ := limits.ParseBudget(t.Budget); own != (limits.Budget{}) {
+		return []limit{{"its budget is spent", t.Budget, state.SpentBy(t)}}
 	}
-	all, _ := limits.ParseBudget(s.Config.BudgetTask)
-	bounds := []limit{{"the budget of a task is spent", all, spent}}
+	bounds := []limit{{"the budget of a task is spent", s.Config.BudgetTask, state.SpentBy(t)}}
 	if task.IsNamedLane(t.SessionKey) { // else it has the lane, and no session, in common with others
-		session, _ := limits.ParseBudget(s.Config.BudgetSession)
-		bounds = append(bounds, limit{"the budget of its session is spent", session, s.spending.by(spender{session: t.SessionKey})})
+		bounds = append(bounds, limit{"the budget of its session is spent", s.Config.BudgetSession, s.spending.by(spender{session: t.SessionKey})})
 	}
 	return bounds
 }
 
 // dayLimits returns the budgets of an account and of all for the day of now.
 func (s *Store) dayLimits(account *state.AccountConfig, now time.Time) []limit {
-	own, _ := limits.ParseBudget(account.Budget)
-	all, _ := limits.ParseBudget(s.Config.BudgetDay)
 	day := now.Format(time.DateOnly)
 	return []limit{
-		{"has spent its budget of today", own, s.spending.by(spender{account: account.ID, day: day})},
-		{"waits, for budget_day is spent", all, s.spending.by(spender{day: day})},
+		{"has spent its budget of today", account.Budget, s.spending.by(spender{account: account.ID, day: day})},
+		{"waits, for budget_day is spent", s.Config.BudgetDay, s.spending.by(spender{day: day})},
 	}
 }
 
 // over returns which budget is spent, with what was not counted, and how much more it could be; "" for none.
 func over(bounds []limit, uncounted limits.Spending) (what, more string) {
 	for _, l := range bounds {
-		if text, more := l.budget.Over(l.spent.Plus(uncounted)); text != "" {
+		budget, _ := limits.ParseBudget(l.budget)
+		if text, more := budget.Over(l.spent.Plus(uncounted)); text != "" {
 			return l.what + ": " + text, more
 		}
 	}
@@ -329,7 +324,8 @@ func (s *Store) Rest(t *state.Task) (rest limits.Budget) {
 		bounds = append(bounds, s.dayLimits(&account, s.Config.Now())...)
 	}
 	for _, l := range bounds {
-		rest = l.budget.Rest(l.spent, rest)
+		budget, _ := limits.ParseBudget(l.budget)
+		rest = budget.Rest(l.spent, rest)
 	}
 	return rest
 }
