@@ -277,6 +277,32 @@ func TestDeadOfInterruptions(t *testing.T) {
 	}
 }
 
+// TestFollowUpOfAPinnedTask: it has the account of its task, unless that is disabled by then.
+func TestFollowUpOfAPinnedTask(t *testing.T) {
+	w := followWorld(t)
+	w.cfg.Accounts = func() []state.AccountConfig {
+		return []state.AccountConfig{{ID: "demo", Tool: "demo"}, {ID: "two", Tool: "demo"}}
+	}
+	disables := false
+	w.agent.do = func(context.Context, task.Turn, func(task.Event)) task.Outcome {
+		if disables {
+			_, err := w.c.SetAccount(context.Background(), "two", false, "client")
+			check(t, err)
+		}
+		return task.Outcome{Class: state.ClassExit, ExitCode: 1, Error: "no"}
+	}
+	w.openUnwatched()
+	spec := task.TaskSpec{Prompt: "p", Account: "two", OnFailure: "why"}
+	got := w.ended(w.submit(spec).ID)
+	if follow := w.ended(got.FollowUps[0]); follow.Account != "two" || !follow.Pinned {
+		t.Errorf("the follow-up has the account %q, pinned %t", follow.Account, follow.Pinned)
+	}
+	disables = true
+	if got = w.ended(w.submit(spec).ID); len(got.FollowUps) > 0 || !strings.Contains(got.Note, "no follow-up was queued: the account two is disabled") {
+		t.Errorf("follow-ups %v, note %q", got.FollowUps, got.Note)
+	}
+}
+
 // TestNoCrashBetweenEndAndFollowUp: wherever the journal is cut off, a task that
 // failed has its follow-up, and one only.
 func TestNoCrashBetweenEndAndFollowUp(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
@@ -29,14 +28,10 @@ func (in *intake) checkAgent(s *submission) error {
 	}
 	s.named = s.Agent != "" && s.parent == "" // a follow-up has its task's, which nobody named for it
 	if s.Agent = cmp.Or(s.Agent, owner); s.Agent == "" && (s.SessionKey != "" || s.Continue) {
-		laneAgent := func(st *fold.State) string {
-			agent, _ := st.LaneAgent(lane, slices.Sorted(maps.Keys(in.a.tasks.Config.Agents)))
-			return agent
-		}
-		if s.Agent = in.agents[lane]; s.Agent == "" && in.st != nil {
-			s.Agent = laneAgent(in.st)
-		} else if s.Agent == "" {
-			s.Agent = queue.Read(in.a.tasks, laneAgent)
+		if s.Agent = in.agents[lane]; s.Agent == "" {
+			in.view(func(st *fold.State) {
+				s.Agent, _ = st.LaneAgent(lane, slices.Sorted(maps.Keys(in.a.tasks.Config.Agents)))
+			})
 		}
 	}
 	if s.Agent == "" && s.FromRun != "" { // what a run queues is for its own agent, not for the user's default
@@ -68,6 +63,8 @@ func (in *intake) checkAccount(s *submission) error {
 	if s.Account == "" {
 		return nil
 	}
+	var isDisabled bool
+	in.view(func(st *fold.State) { isDisabled = st.Account(s.Account).Disabled })
 	known, ok := in.configured.Find(s.Account)
 	of := strings.Join(in.configured.Of(s.Agent), ", ")
 	switch {
@@ -77,7 +74,7 @@ func (in *intake) checkAccount(s *submission) error {
 		return task.Wrong("account", "stint account ls", "there is no account %q; %s has %s", s.Account, s.Agent, of)
 	case known.Tool != s.Agent:
 		return task.Wrong("account", "use --agent "+known.Tool+", or an account of "+s.Agent+": "+of, "%s is an account of %s, not of %s", s.Account, known.Tool, s.Agent)
-	case queue.Read(in.a.tasks, func(st *fold.State) bool { return st.Account(s.Account).Disabled }):
+	case isDisabled:
 		return task.Wrong("account", "stint account enable "+s.Account+", or leave it out", "the account %s is disabled", s.Account)
 	}
 	return nil
@@ -91,7 +88,7 @@ func (in *intake) ownerOf(s *submission) (string, error) {
 	}
 	var owner string
 	ok := false
-	in.a.tasks.View(func(st *fold.State) { owner, _, ok = st.NativeOwner(s.AgentSession) })
+	in.view(func(st *fold.State) { owner, _, ok = st.NativeOwner(s.AgentSession) })
 	if ok {
 		return owner, nil
 	}

@@ -189,6 +189,15 @@ func (a *Admission) emptyIntake() *intake {
 	return &intake{a: a, agents: map[string]string{}, seen: map[string]*Place{}, configured: a.tasks.AccountsNow()}
 }
 
+// view is the store's, or reads the fold that is locked already.
+func (in *intake) view(f func(*fold.State)) {
+	if in.st == nil {
+		in.a.tasks.View(f)
+		return
+	}
+	f(in.st)
+}
+
 // add checks a submission, fills in what it leaves to us, and adds it to the intake. What
 // depends on other tasks is looked at by record.
 func (in *intake) add(given submission) error {
