@@ -34,8 +34,8 @@ func (in *intake) checkAgent(s *submission) error {
 			})
 		}
 	}
-	if s.Agent == "" && s.FromRun != "" { // what a run queues is for its own agent, not for the user's default
-		s.Agent = in.runAgent
+	if s.Agent == "" && s.asker != nil { // what a run queues is for its own agent, not for the user's default
+		s.Agent = s.asker.Agent
 	}
 	if s.Agent = cmp.Or(s.Agent, s.DefaultAgent); s.Agent == "" {
 		if in.agent == "" { // asked once: it may start a program

@@ -67,7 +67,6 @@ type intake struct {
 	list       []submission
 	index      map[string]int    // id to place in list
 	agent      string            // the default agent, asked at most once
-	runAgent   string            // that of the task whose run asks
 	agents     map[string]string // by lane: that of the last spec
 	seen       map[string]*Place
 	configured queue.Accounts
@@ -211,7 +210,7 @@ func (in *intake) add(given submission) error {
 		if by = &t; err != nil {
 			return err
 		}
-		if in.runAgent = by.Agent; by.Pinned && s.Account == "" && (s.Agent == "" || s.Agent == by.Agent) {
+		if by.Pinned && s.Account == "" && (s.Agent == "" || s.Agent == by.Agent) {
 			s.Account = by.Account
 		}
 		if s.asker = a.live.TaskOf(by.ID); s.asker == nil {
