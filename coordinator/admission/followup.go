@@ -44,10 +44,6 @@ func (a *Admission) PlaceOf(id string) *Place {
 			w.err = errors.New(wrong)
 		}
 	}
-	if w.agent = t.Agent; w.agent == "" {
-		env, _ := a.tasks.Environment(t.Environment)
-		w.agent = a.tasks.Config.DefaultAgent(env) // which may start a program
-	}
 	return w
 }
 
@@ -121,7 +117,7 @@ func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, 
 		s.VerifyCommand = task.NoVerify
 	}
 	in := a.emptyIntake()
-	in.st, in.agent, in.seen[t.Workspace] = st, place.agent, place
+	in.st, in.seen[t.Workspace] = st, place
 	if err := in.add(s); err != nil {
 		return err
 	}

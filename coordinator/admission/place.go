@@ -25,7 +25,6 @@ type Place struct {
 	isCheckout bool   // root is a checkout
 	holdsState bool   // the state directory lies in it
 	err        error  // why no task can work there
-	agent      string // for a follow-up of a task that names none
 }
 
 // checkPlace checks the workspace, once for all specs that name the same. It is
