@@ -115,13 +115,10 @@ func (a *Admission) lookAt(dir, within string) *Place {
 	}
 	path, err := filepath.EvalSymlinks(dir + "/") // only a directory can have a slash behind it
 	if err != nil {
-		switch fi, err := os.Stat(dir); {
-		case err != nil:
-			return &Place{err: task.Wrong("workspace", "name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, errors.Unwrap(err))}
-		case !fi.IsDir():
+		if _, err = os.Stat(dir); err == nil {
 			return &Place{err: task.Wrong("workspace", "name a directory with -C", "the workspace %s is not a directory", dir)}
 		}
-		path = dir
+		return &Place{err: task.Wrong("workspace", "name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, errors.Unwrap(err))}
 	}
 	at := state.Task{Workspace: path, Within: within}
 	root := task.CheckoutAbove(at.Place())

@@ -121,8 +121,7 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 		out.Class, out.Error = state.ClassBudget, "it was ended because a budget is spent"
 	}
 	if out.Class == state.ClassTimeout {
-		out.Error = strings.TrimPrefix(fmt.Sprintf("it ran longer than its limit of %s; %s", a.tasks.Timeout(t), strings.TrimPrefix(out.Error, "timeout")), "; ")
-		out.Error = strings.TrimRight(out.Error, "; ")
+		out.Error = joined(fmt.Sprintf("it ran longer than its limit of %s", a.tasks.Timeout(t)), strings.TrimPrefix(out.Error, "timeout"))
 	}
 	if out.Shortage != 0 {
 		return out
