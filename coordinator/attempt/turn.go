@@ -134,13 +134,9 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 
 // beginLog writes the first event of an agent's turn, unless there is one: only what it tells first shows its environment.
 func (a *Attempts) beginLog(r *Run, env []string) {
-	if r.Event() == nil {
-		a.log(r, task.LogEvent{Kind: task.LogRun, Text: about(r), Env: env})
+	if r.Event() != nil {
+		return
 	}
-}
-
-// about returns what the run of an agent is, for people.
-func about(r *Run) string {
 	text := fmt.Sprintf("%s, attempt %d", r.Task.Agent, r.Task.Attempt)
 	if r.Task.Iteration > 1 {
 		text += fmt.Sprintf(", iteration %d", r.Task.Iteration)
@@ -148,7 +144,7 @@ func about(r *Run) string {
 	if r.Session != "" {
 		text += ", resumes session " + r.Session
 	}
-	return text
+	a.log(r, task.LogEvent{Kind: task.LogRun, Text: text, Env: env})
 }
 
 // DeniedFails is the value of the setting denied with which a denied tool is a failure.
