@@ -473,7 +473,7 @@ type ledgers struct {
 	room *due.Room
 }
 
-// Reconcile implements [api.Ledger].
+// Reconcile implements [api.Master].
 func (l ledgers) Reconcile(ctx context.Context, accept bool) (t task.Reconciled, err error) {
 	if t, err = l.Coordinator.Reconcile(ctx, accept); err != nil {
 		return t, err
@@ -485,7 +485,7 @@ func (l ledgers) Reconcile(ctx context.Context, accept bool) (t task.Reconciled,
 	return t, err
 }
 
-// Compact implements [api.Ledger].
+// Compact implements [api.Master].
 func (l ledgers) Compact(ctx context.Context, olderThan time.Duration, b wire.CompactBody) (r wire.Compacted, err error) {
 	r.CompactReport, err = l.Coordinator.Compact(ctx, olderThan, b.DryRun, b.KeepFailed)
 	if err != nil || b.KeepJobs {
@@ -500,8 +500,7 @@ func (l ledgers) Compact(ctx context.Context, olderThan time.Duration, b wire.Co
 
 // roomsOf returns a coordinator, and what fires its schedules and keeps its due jobs, as what the API needs of them.
 func roomsOf(c *coordinator.Coordinator, schedules *schedule.Runner, room *due.Room, governed []memory.Governed) api.Rooms {
-	both := ledgers{c, room}
-	return api.Rooms{Schedules: schedules, Jobs: &othersJobs{room, governed}, Notices: both, Submits: c, Tasks: c, Changes: c, Runs: c, Sessions: c.Query, Reports: c.Query, Changed: c.Store, Ledger: both, Dispatch: c, Monitor: c}
+	return api.Rooms{Master: ledgers{c, room}, Schedules: schedules, Jobs: &othersJobs{room, governed}}
 }
 
 // runOf returns the function that looks for the run of a state directory that a process is part of.

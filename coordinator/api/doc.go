@@ -17,7 +17,7 @@
 //
 // # Rooms
 //
-// Each file of handlers declares the interface that its handlers use, such as [Tasks] in tasks.go; [Rooms] has one of each.
+// [Rooms] are what the handlers use: a [Master], and what looks after its schedules and due jobs.
 //
 // # Errors
 //

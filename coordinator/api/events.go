@@ -25,15 +25,6 @@ const (
 	maxEvents = 16 << 10
 )
 
-// Changed is where an event stream subscribes to what changes.
-type Changed interface {
-	// Subscribe returns every change from now on, in order. The channel is closed
-	// when more than buffer of them wait, and by cancel.
-	Subscribe(buffer int) (changes <-chan *task.Change, cancel func())
-	// SubscribeAfter is Subscribe, and returns what was missed since a record; without changes where there is more of it.
-	SubscribeAfter(after uint64, buffer int) (missed []*task.Change, changes <-chan *task.Change, cancel func())
-}
-
 type eventsInput struct {
 	Accept string `header:"Accept" hidden:"true"` // application/jsonl: one JSON object a line instead of Server-Sent Events
 	LastID string `header:"Last-Event-ID" doc:"Number of the last record that the reader knows of, as an EventSource sends it by itself: what has changed since comes first" example:"1042"`
@@ -60,7 +51,7 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*streamOutput, erro
 	seq, err := strconv.ParseUint(text, 10, 64)
 	switch {
 	case text == "":
-		seq = s.rooms.Notices.Seq()
+		seq = s.rooms.Seq()
 	case err != nil:
 		return nil, task.Wrong(name, "use the id of the last event, or the Stint-Seq that answers have in their header", "%s must be the number of a record, not %q", name, wire.Clip(text))
 	}
@@ -73,7 +64,7 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*streamOutput, erro
 		}
 		w.Header().Set(wire.SeqHeader, strconv.FormatUint(seq, 10)) // that of the request itself may be older
 		e := &eventStream{
-			changed: s.rooms.Changed, lag: s.opts.EventBuffer, heartbeat: s.opts.Heartbeat,
+			master: s.rooms.Master, lag: s.opts.EventBuffer, heartbeat: s.opts.Heartbeat,
 			lines: contentType == wire.JSONLines, out: newStream(w, contentType), seq: seq,
 		}
 		e.out.limit = s.opts.WriteTimeout
@@ -96,7 +87,7 @@ func acceptsLines(accept string) bool {
 
 // An eventStream tells one reader what changes. It belongs to one goroutine.
 type eventStream struct {
-	changed   Changed
+	master    Master
 	lag       int           // how many changes may wait for the reader
 	heartbeat time.Duration // of silence
 	lines     bool          // JSON lines, not Server-Sent Events
@@ -119,7 +110,7 @@ func (e *eventStream) run(ctx context.Context) {
 // catchUp sends what the reader has missed. It reports whether there is more of that;
 // if not, it goes on with what comes, to the end.
 func (e *eventStream) catchUp(ctx context.Context) (more bool) {
-	missed, changes, cancel := e.changed.SubscribeAfter(e.seq, e.lag)
+	missed, changes, cancel := e.master.SubscribeAfter(e.seq, e.lag)
 	defer cancel()
 	for _, c := range missed {
 		if !e.add(c) {

@@ -77,7 +77,7 @@ func follows(t *testing.T, m master, after uint64, lines bool) *streamed {
 	s := &streamed{cancel: cancel, ended: make(chan struct{})}
 	opts := Options{}.withDefaults()
 	e := &eventStream{
-		changed: m, lag: opts.EventBuffer, heartbeat: opts.Heartbeat, lines: lines,
+		master: m, lag: opts.EventBuffer, heartbeat: opts.Heartbeat, lines: lines,
 		out: &streamWriter{w: s, rc: http.NewResponseController(s)}, seq: after,
 	}
 	go func() {

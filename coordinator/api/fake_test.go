@@ -23,19 +23,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A master has all rooms in one value.
+// A master has all rooms but the due jobs in one value.
 type master interface {
-	Notices
-	Submits
-	Tasks
-	Changes
-	Runs
-	Sessions
-	Reports
-	Changed
-	Ledger
-	Dispatch
-	Monitor
+	Master
 	Schedules
 }
 
@@ -47,7 +37,7 @@ func newServer(m master, opts Options) *Server {
 	return NewServer(*roomsOf(m), opts)
 }
 
-func roomsOf(m master) *Rooms { return &Rooms{m, m, m, m, m, m, m, m, m, m, m, m, fakeJobs{}} }
+func roomsOf(m master) *Rooms { return &Rooms{m, m, fakeJobs{}} }
 
 // fakeMaster is a master in memory. Only what the server can see of a coordinator is real.
 type fakeMaster struct {

@@ -62,7 +62,7 @@ func (s *Server) jobRoutes() {
 	enqueue := op(http.MethodPost, path, "enqueue-job", "Enqueue a due job", "201: it is new, and durable. 200: a job with its key exists already. Where no key is given, it is object_id:action:run_at. run_at must not be past.", http.StatusConflict)
 	enqueue.most, enqueue.also = maxJob, strings.TrimPrefix(path, "/v1")
 	register(s, enqueue, func(ctx context.Context, in *with[jobs.Spec]) (*enqueueOutput, error) {
-		defer s.rooms.Dispatch.Call()()
+		defer s.rooms.Call()()
 		job, isNew, err := s.rooms.Jobs.Enqueue(ctx, in.Body)
 		out := &enqueueOutput{Status: http.StatusOK, Location: path + "/" + url.PathEscape(job.ID), Body: job}
 		if isNew {
@@ -98,7 +98,7 @@ func (s *Server) jobRoutes() {
 func twice[I, T any](s *Server, o operation, handler func(context.Context, *I) (T, error)) {
 	o.most, o.also = maxJob, strings.TrimPrefix(o.path, "/v1")
 	answers(s, o, func(ctx context.Context, in *I) (T, error) {
-		defer s.rooms.Dispatch.Call()()
+		defer s.rooms.Call()()
 		return handler(ctx, in)
 	})
 }

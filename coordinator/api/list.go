@@ -95,7 +95,7 @@ func (s *Server) table(_ context.Context, in *tableInput) (*streamOutput, error)
 	}
 	look.Now = s.opts.Now().In(zone)
 	encode := func(t *state.Task) ([]byte, error) { return s.opts.Line(s.listed(*t), look), nil }
-	rows, err := s.rooms.Tasks.Rows(f, encode)
+	rows, err := s.rooms.Rows(f, encode)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (s *Server) page(f state.Filter) (rows [][]byte, next uint64, err error) {
 	if most > 0 {
 		f.Limit++
 	}
-	list, err := s.rooms.Tasks.Rows(f, s.row)
+	list, err := s.rooms.Rows(f, s.row)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -174,7 +174,7 @@ func (s *Server) row(t *state.Task) ([]byte, error) {
 func (s *Server) listed(t state.Task) wire.TaskView {
 	v := s.view(t)
 	if !t.Status.Terminal() {
-		v.Waits, v.Why = s.rooms.Tasks.Waits(t.ID)
+		v.Waits, v.Why = s.rooms.Waits(t.ID)
 	}
 	return v
 }
@@ -183,10 +183,10 @@ func (s *Server) listed(t state.Task) wire.TaskView {
 func (s *Server) view(t state.Task) wire.TaskView {
 	v := wire.TaskView{Task: t}
 	if rundir.IsRunID(t.RunID) {
-		v.RunDir = s.rooms.Runs.RunDir(t.RunID)
+		v.RunDir = s.rooms.RunDir(t.RunID)
 	}
 	if t.Status == state.Running {
-		v.LastOutput, v.Event, v.Settling = s.rooms.Tasks.Live(t.ID)
+		v.LastOutput, v.Event, v.Settling = s.rooms.Live(t.ID)
 	}
 	return v
 }
@@ -199,14 +199,14 @@ func (s *Server) detail(t state.Task) wire.TaskView {
 		return v
 	}
 	if turns := rundir.TurnsOf(&t); len(turns) > 0 {
-		v.Env = rundir.ReadFirst(s.rooms.Runs.RunDir(turns[len(turns)-1].RunID)).Env
+		v.Env = rundir.ReadFirst(s.rooms.RunDir(turns[len(turns)-1].RunID)).Env
 	}
 	return v
 }
 
 // shown returns a task with everything there is to say.
 func (s *Server) shown(ctx context.Context, ref string) (wire.TaskView, error) {
-	t, err := s.rooms.Tasks.Task(ctx, ref)
+	t, err := s.rooms.Task(ctx, ref)
 	if err != nil {
 		return wire.TaskView{}, err
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -14,15 +13,6 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 )
-
-// Monitor is what is asked how the master is. GET /v1/health is about the process: it answers with 200, and says in one word
-// how the master is ([task.HealthStatus]). GET /v1/ready is about tasks: 200 while they are accepted, else 503 with the reason.
-type Monitor interface {
-	Health() task.Health
-	// Unready returns why no task is accepted just now; nil if tasks are.
-	Unready() error
-	Metrics() task.Metrics
-}
 
 type readyBody struct {
 	Ready  bool `json:"ready" doc:"Tasks are accepted" example:"true"`
@@ -38,40 +28,28 @@ func (s *Server) monitorRoutes() {
 		if s.opts.LookAtAgents != nil {
 			out.Agents = s.opts.LookAtAgents(ctx, environment(ctx, in.Body.Environment), in.Body.Probe && guard.Run(ctx) == "")
 		}
-		h := s.rooms.Monitor.Health()
+		h := s.rooms.Health()
 		out.Agents, out.PID, out.Background = notNull(out.Agents), h.PID, h.Background
 		return out, nil
 	}))
-	answers(s, health, func(context.Context, *struct{}) (task.Health, error) { return s.rooms.Monitor.Health(), nil })
+	answers(s, health, func(context.Context, *struct{}) (task.Health, error) { return s.rooms.Health(), nil })
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { // also without a token: that the master answers, and whether on a port
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, "{\"status\":\"ok\",\"api_enabled\":%t}\n", s.port.Load() != nil) // the client may be gone
 	})
 	ready.also, scrape.also = "/ready", "/metrics"
 	answers(s, ready, func(context.Context, *struct{}) (readyBody, error) {
-		if err := s.rooms.Monitor.Unready(); err != nil {
+		if err := s.rooms.Unready(); err != nil {
 			p := wire.ProblemOf(err)
 			return readyBody{}, wire.NewProblem(http.StatusServiceUnavailable, p.Code, p.Detail, p.Hint)
 		}
-		paused, _ := s.rooms.Notices.Paused()
+		paused, _ := s.rooms.Paused()
 		return readyBody{Ready: true, Paused: paused}, nil
 	})
 	register(s, scrape, func(context.Context, *struct{}) (*textOutput, error) {
-		m, due := s.rooms.Monitor.Metrics(), s.rooms.Jobs.Metrics()
+		m, due := s.rooms.Metrics(), s.rooms.Jobs.Metrics()
 		return &textOutput{ContentType: metrics.ContentType, Body: metrics.Text(&m, &due)}, nil
 	})
-}
-
-// Dispatch stops and starts the start of tasks.
-type Dispatch interface {
-	// Pause makes the master start no more tasks, durably; those at work go on.
-	Pause(ctx context.Context, reason, by string) error
-	// Resume makes the master start tasks again.
-	Resume(ctx context.Context, by string) error
-	// Handover makes the master start nothing more, and end after its runs.
-	Handover(ctx context.Context) error
-	// Call keeps an idle master from ending, until end is called.
-	Call() (end func())
 }
 
 func (s *Server) dispatchRoutes() {
@@ -80,54 +58,41 @@ func (s *Server) dispatchRoutes() {
 		if in.Body != nil {
 			reason = in.Body.Reason
 		}
-		return &struct{}{}, s.rooms.Dispatch.Pause(ctx, reason, ledger.ByClient)
+		return &struct{}{}, s.rooms.Pause(ctx, reason, ledger.ByClient)
 	})
 	register(s, op(http.MethodPost, "/v1/resume", "resume", "Resume dispatch", "Tasks start again."), func(ctx context.Context, _ *with[*noBody]) (*struct{}, error) {
-		return &struct{}{}, s.rooms.Dispatch.Resume(ctx, ledger.ByClient)
+		return &struct{}{}, s.rooms.Resume(ctx, ledger.ByClient)
 	})
 	register(s, op(http.MethodPost, "/v1/handover", "handover", "Start nothing more, and exit after the present runs", "The next master goes on with the queue. stint serve asks a master in the background for this, and stint serve --stop any."), func(ctx context.Context, _ *with[*noBody]) (*struct{}, error) {
-		return &struct{}{}, s.rooms.Dispatch.Handover(ctx)
+		return &struct{}{}, s.rooms.Handover(ctx)
 	})
-}
-
-// Ledger looks after the files that hold all tasks.
-type Ledger interface {
-	// Dump writes the whole state as text, the same for the same state.
-	Dump(w io.Writer) error
-	// Reconcile takes over tasks.md now; with accept also what is quarantined as the work of a formatter.
-	Reconcile(ctx context.Context, accept bool) (task.Reconciled, error)
-	// Compact merges records and moves what ended more than olderThan ago to the archive.
-	Compact(ctx context.Context, olderThan time.Duration, b wire.CompactBody) (wire.Compacted, error)
-	// Prune removes files of tasks that ended more than olderThan ago, and those beyond retention_size;
-	// with dryRun it only says which.
-	Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (task.Pruned, error)
 }
 
 func (s *Server) ledgerRoutes() {
 	answers(s, op(http.MethodGet, "/v1/ledger/findings", "ledger-findings", "List what is wrong in the ledger", "Each finding has a file and a line. A record that cannot be read is set aside; all others count."), func(context.Context, *struct{}) (wire.FindingsBody, error) {
-		return wire.FindingsBody{Findings: notNull(s.rooms.Notices.Findings())}, nil
+		return wire.FindingsBody{Findings: notNull(s.rooms.Findings())}, nil
 	})
 	answers(s, op(http.MethodPost, "/v1/ledger/reconcile", "ledger-reconcile", "Adopt what people changed in tasks.md now", "The master does so by itself soon after each save. With accept, edits that are quarantined because a formatter may have made them are adopted too."), func(ctx context.Context, in *with[wire.ReconcileBody]) (task.Reconciled, error) {
-		return s.rooms.Ledger.Reconcile(ctx, in.Body.Accept)
+		return s.rooms.Reconcile(ctx, in.Body.Accept)
 	})
 	answers(s, op(http.MethodPost, "/v1/ledger/compact", "ledger-compact", "Merge records, and move tasks that ended long ago to the archive", "Afterwards each task that is left has one record. Ids, final statuses and idempotency keys of archived tasks still count.", http.StatusConflict), lasting(func(ctx context.Context, in *with[wire.CompactBody]) (wire.Compacted, error) {
 		olderThan, err := time.ParseDuration(in.Body.OlderThan)
 		if err != nil {
 			return wire.Compacted{}, task.Invalid("write for example 720h", "olderThan is no duration")
 		}
-		return s.rooms.Ledger.Compact(ctx, olderThan, in.Body)
+		return s.rooms.Compact(ctx, olderThan, in.Body)
 	}))
 	answers(s, op(http.MethodPost, "/v1/ledger/prune", "ledger-prune", "Remove the files of tasks that ended long ago", "Those of their runs, and the transcripts of sessions that cannot be resumed. The records stay. The master does so by itself every hour."), lasting(func(ctx context.Context, in *with[wire.PruneBody]) (task.Pruned, error) {
 		olderThan, err := time.ParseDuration(in.Body.OlderThan)
 		if err != nil || olderThan < 0 {
 			return task.Pruned{}, task.Invalid("write for example 720h", "olderThan is no duration")
 		}
-		return s.rooms.Ledger.Prune(ctx, olderThan, in.Body.DryRun)
+		return s.rooms.Prune(ctx, olderThan, in.Body.DryRun)
 	}))
 	whole := op(http.MethodGet, "/v1/state", "state", "Dump the state of the master as text", "To compare it with what a fold of the journal gives. The format may change.")
 	register(s, whole, func(context.Context, *struct{}) (*textOutput, error) {
 		var text bytes.Buffer
-		err := s.rooms.Ledger.Dump(&text)
+		err := s.rooms.Dump(&text)
 		return &textOutput{ContentType: "text/plain; charset=utf-8", Body: text.Bytes()}, err
 	})
 }

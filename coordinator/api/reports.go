@@ -15,16 +15,6 @@ import (
 	"stint/state"
 )
 
-// Reports reads what is known of accounts, usage and notes.
-type Reports interface {
-	// Accounts returns the accounts that are known, in the order of their names.
-	Accounts() []state.AccountUse
-	// Usage adds up what runs have used.
-	Usage(ctx context.Context, q task.UsageQuery) ([]task.UsageRow, error)
-	// SearchMemory searches the notes of a workspace as for a task.
-	SearchMemory(ctx context.Context, q task.MemoryQuery) (task.MemoryResult, error)
-}
-
 type (
 	usageInput struct {
 		By       string    `query:"by" default:"day" pattern:"^(total|(day|agent|model|account|session|task|run)(,(day|agent|model|account|session|task|run)){0,6})$" doc:"One row for each: day, agent, model, account, session, task, run, total, or some of these with commas" example:"account,day"`
@@ -48,11 +38,11 @@ const maxSearches = 2
 
 func (s *Server) reportRoutes() {
 	answers(s, op(http.MethodGet, "/v1/accounts", "list-accounts", "List accounts", "What is known of each account, and which tasks use it. Nothing of its credentials."), func(context.Context, *struct{}) (wire.AccountsBody, error) {
-		return wire.AccountsBody{Accounts: notNull(s.rooms.Reports.Accounts())}, nil
+		return wire.AccountsBody{Accounts: notNull(s.rooms.Accounts())}, nil
 	})
 	setAccount := func(name, summary, about string, enabled bool) {
 		answers(s, op(http.MethodPost, "/v1/accounts/{id}/"+name, name+"-account", summary, about), func(ctx context.Context, in *accountInput) (state.AccountUse, error) {
-			return s.rooms.Changes.SetAccount(ctx, in.ID, enabled, ledger.ByClient)
+			return s.rooms.SetAccount(ctx, in.ID, enabled, ledger.ByClient)
 		})
 	}
 	setAccount("enable", "Let tasks use an account", "This ends that it is disabled, its hold, and its cool-down.", true)
@@ -66,7 +56,7 @@ func (s *Server) reportRoutes() {
 			return task.MemoryResult{}, err
 		}
 		defer leave()
-		return s.rooms.Reports.SearchMemory(ctx, q)
+		return s.rooms.SearchMemory(ctx, q)
 	}))
 }
 
@@ -87,15 +77,8 @@ func (s *Server) usage(ctx context.Context, in *usageInput) (out usageBody, err 
 		return out, err
 	}
 	defer leave()
-	rows, err := s.rooms.Reports.Usage(ctx, q)
+	rows, err := s.rooms.Usage(ctx, q)
 	return usageBody{Rows: notNull(rows)}, err
-}
-
-// Sessions reads sessions, by key or by id.
-type Sessions interface {
-	Sessions() []state.Session
-	// Session returns a session and the last n messages of its transcript, or of those before a place; 0: all of them.
-	Session(ref string, before int64, n int) (state.Session, session.Page, error)
 }
 
 type sessionInput struct {
@@ -106,7 +89,7 @@ type sessionInput struct {
 
 func (s *Server) sessionRoutes() {
 	answers(s, op(http.MethodGet, "/v1/sessions", "list-sessions", "List sessions", "Each conversation that a task can go on with."), func(context.Context, *struct{}) (wire.SessionsBody, error) {
-		return wire.SessionsBody{Sessions: notNull(s.rooms.Sessions.Sessions())}, nil
+		return wire.SessionsBody{Sessions: notNull(s.rooms.Sessions())}, nil
 	})
 	one := op(http.MethodGet, "/v1/sessions/{key}", "get-session", "Show a session with its tasks and its transcript", "The transcript comes whole, or page by page from its end: limit and cursor.")
 	one.also = "/v1/sessions/{key...}" // a key with slashes that were not escaped
@@ -125,12 +108,12 @@ func (s *Server) session(_ context.Context, in *sessionInput) (view wire.Session
 		in.Limit = cmp.Or(in.Limit, pageLength)
 	}
 	var page session.Page
-	view.Session, page, err = s.rooms.Sessions.Session(in.Key, int64(before), in.Limit)
+	view.Session, page, err = s.rooms.Session(in.Key, int64(before), in.Limit)
 	if err != nil {
 		return view, err
 	}
-	view.Queue = s.listAll(s.rooms.Tasks.Queue(view.Key))
-	view.Tasks = s.listAll(s.rooms.Tasks.List(state.Filter{Session: view.Key}))
+	view.Queue = s.listAll(s.rooms.Queue(view.Key))
+	view.Tasks = s.listAll(s.rooms.List(state.Filter{Session: view.Key}))
 	view.Transcript = notNull(page.Messages)
 	if page.Begin > 0 {
 		view.Older = wire.FormatCursor(uint64(page.Begin))

@@ -20,7 +20,6 @@ import (
 	"stint/coordinator/api/web"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
-	"stint/state"
 	"stint/state/jobs"
 )
 
@@ -45,9 +44,7 @@ func (s *Server) routes() {
 	s.monitorRoutes()
 	s.browserRoutes()
 	s.mux.Handle("GET /{$}", &web.Site{
-		Agents: s.opts.Agents, Topics: s.opts.Topics, Rows: s.page, Task: s.shown,
-		Health: func() task.Health { return s.rooms.Monitor.Health() }, List: func(f state.Filter) []state.Task { return s.rooms.Tasks.List(f) }, Accounts: func() []state.AccountUse { return s.rooms.Reports.Accounts() },
-		Seq: func() uint64 { return s.rooms.Notices.Seq() },
+		Master: s.rooms, Agents: s.opts.Agents, Topics: s.opts.Topics, Rows: s.page, Shown: s.shown,
 		Due: func(ctx context.Context) (due web.Due) {
 			list, err := s.rooms.Schedules.Schedules(ctx)
 			if due.Schedules = list; err != nil {
@@ -274,20 +271,8 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	wire.NewProblem(status, wire.CodeOf(status), detail, "what there is: GET /v1/openapi.json").Write(w)
 }
 
-// Notices is what each answer says about the master in its header.
-type Notices interface {
-	// Findings returns what is wrong in the ledger.
-	Findings() []task.Finding
-	// Seq returns the number of the newest record.
-	Seq() uint64
-	// Paused reports whether dispatch is paused, and why.
-	Paused() (paused bool, reason string)
-	// Shortage returns what the machine lacks while tasks wait for it; nil if nothing.
-	Shortage() *task.Shortage
-}
-
 func (s *Server) notice() wire.Notice {
-	m := s.rooms.Notices
+	m := s.rooms.Master
 	n := wire.Notice{Findings: len(m.Findings()), Seq: m.Seq(), Config: s.opts.Config}
 	n.Paused, n.PauseWhy = m.Paused()
 	if short := m.Shortage(); short != nil {
@@ -337,5 +322,5 @@ func (s *Server) beginWait(ctx context.Context, ref string) (done func(), err er
 	if run == "" {
 		return func() {}, nil
 	}
-	return s.rooms.Tasks.BeginWait(run, ref)
+	return s.rooms.BeginWait(run, ref)
 }

@@ -13,22 +13,6 @@ import (
 	"stint/coordinator/task"
 )
 
-// Runs reads what is kept of the runs of tasks. A run is named by its id, a unique piece of it,
-// or the number from 1 of one of the agent; "" is the last one.
-type Runs interface {
-	// RunDir returns the directory of a run, which need not exist.
-	RunDir(runID string) string
-	// Runs returns all runs of a task, the oldest first.
-	Runs(ctx context.Context, ref string) ([]task.TaskRun, error)
-	// SentPrompt returns what the agent was sent in a run of a task.
-	SentPrompt(ctx context.Context, ref, run string) (task.SentPrompt, error)
-	// Files returns the files of a task: those that were collected after its last run, or
-	// with run what lies in the directory of that one.
-	Files(ctx context.Context, ref, run string) (task.TaskFiles, error)
-	// OpenFile returns what is in a file of a task.
-	OpenFile(ctx context.Context, ref, run, name string) (task.Content, error)
-}
-
 type (
 	promptInput struct {
 		Ref
@@ -50,14 +34,14 @@ type (
 
 func (s *Server) runRoutes() {
 	answers(s, op(http.MethodGet, "/v1/tasks/{id}/prompt", "task-prompt", "Show the prompt of a run", "What the agent read on its standard input, and what was found for it in the notes."), func(ctx context.Context, in *promptInput) (task.SentPrompt, error) {
-		return s.rooms.Runs.SentPrompt(ctx, in.ID, in.Run)
+		return s.rooms.SentPrompt(ctx, in.ID, in.Run)
 	})
 	answers(s, op(http.MethodGet, "/v1/tasks/{id}/runs", "task-runs", "List the runs of a task, the oldest first", "Turns of the agent, runs of the verify command and of the evaluator, with what each has used."), func(ctx context.Context, in *Ref) (wire.RunsBody, error) {
-		runs, err := s.rooms.Runs.Runs(ctx, in.ID)
+		runs, err := s.rooms.Runs(ctx, in.ID)
 		return wire.RunsBody{Runs: notNull(runs)}, err
 	})
 	answers(s, op(http.MethodGet, "/v1/tasks/{id}/files", "task-files", "List the files of a task", "Those that came with it, and those that were collected after its last run or, with run, what lies in the directory of that one."), func(ctx context.Context, in *filesInput) (task.TaskFiles, error) {
-		return s.rooms.Runs.Files(ctx, in.ID, in.Run)
+		return s.rooms.Files(ctx, in.ID, in.Run)
 	})
 	file := op(http.MethodGet, "/v1/tasks/{id}/files/{name}", "task-file", "Read a file of a task", "The content, in whole or the part that Range names.", http.StatusRequestedRangeNotSatisfiable)
 	file.also = "/v1/tasks/{id}/files/{name...}" // a name with slashes
@@ -78,7 +62,7 @@ func (in *fileInput) Resolve(r *http.Request) []error {
 const filePolicy = "sandbox; default-src 'none'"
 
 func (s *Server) file(ctx context.Context, in *fileInput) (*streamOutput, error) {
-	content, err := s.rooms.Runs.OpenFile(ctx, in.ID, in.Run, in.Name)
+	content, err := s.rooms.OpenFile(ctx, in.ID, in.Run, in.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -30,25 +30,6 @@ const (
 	idleTimeout   = time.Minute
 )
 
-// Rooms are what a server needs of a master. Their methods may be called by any goroutine. An error that a client should be
-// able to act on is, or wraps, a [*task.Error]. The argument by of a method names who asked for the change, for the ledger.
-type Rooms struct {
-	Notices  Notices
-	Submits  Submits
-	Tasks    Tasks
-	Changes  Changes
-	Runs     Runs
-	Sessions Sessions
-	Reports  Reports
-	Changed  Changed
-	Ledger   Ledger
-	Dispatch Dispatch
-	Monitor  Monitor
-
-	Schedules Schedules
-	Jobs      Jobs
-}
-
 // Options are what a [Server] can be told. The zero value is good for a master.
 type Options struct {
 	Version      string           // of the program, for the API's description

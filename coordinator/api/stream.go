@@ -51,22 +51,15 @@ func (s *streamWriter) Write(p []byte) (int, error) {
 // breakOff ends a stream so that the client sees that it is not whole.
 func breakOff() { panic(http.ErrAbortHandler) }
 
-// logRooms are what logs are read from.
-type logRooms struct {
-	Tasks
-	Changed
-	Runs
-}
-
 func (s *Server) logs(ctx context.Context, in *logsInput) (*streamOutput, error) {
-	t, err := s.rooms.Tasks.Task(ctx, in.ID)
+	t, err := s.rooms.Task(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
 	if in.Follow && in.Tail > 0 {
 		return nil, &task.Error{Code: task.CodeInvalid, Message: "tail and follow exclude each other", Hint: "leave one of them out", Field: "tail"}
 	}
-	of := logs.Stream{Master: logRooms{s.rooms.Tasks, s.rooms.Changed, s.rooms.Runs}, Name: in.Stream}
+	of := logs.Stream{Master: s.rooms, Name: in.Stream}
 	if in.Stream == "stdout" || in.Stream == "stderr" { // stint wrote the others, without secrets but those that its user has typed
 		of.Redact = s.opts.Redact
 	}

@@ -16,17 +16,6 @@ import (
 	"stint/state"
 )
 
-// Submits accepts tasks.
-type Submits interface {
-	// Submit makes a task durable. A spec whose id or idempotency key exists already returns the existing task.
-	Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error)
-	// SubmitOnce makes tasks durable in one batch: all of them, or none if one is wrong. key is
-	// the idempotency key of the list as a whole; "": it has none.
-	SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error)
-	// Preview returns what would be accepted and run for specs, and keeps nothing.
-	Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error)
-}
-
 type (
 	submitInput struct {
 		request.Key
@@ -73,7 +62,7 @@ func (s *Server) submitRoutes() {
 			return out, err
 		}
 		defer leave()
-		out.Previews, err = s.rooms.Submits.Preview(ctx, specs, in.Body.IsList)
+		out.Previews, err = s.rooms.Preview(ctx, specs, in.Body.IsList)
 		return out, err
 	}))
 }
@@ -91,10 +80,10 @@ func (s *Server) submit(ctx context.Context, key string, body *request.Task) (*s
 			return nil, task.Wrong("idempotencyKey", "leave one of them out", "the header %s and idempotencyKey mean the same, and differ", request.KeyHeader)
 		}
 		spec.IdempotencyKey = cmp.Or(spec.IdempotencyKey, key)
-		t, err := s.rooms.Submits.Submit(ctx, spec)
+		t, err := s.rooms.Submit(ctx, spec)
 		return &submitOutput{Status: numbers[0].status(&t), Location: "/v1/tasks/" + url.PathEscape(t.ID), Body: s.submitted(t)}, err
 	}
-	tasks, err := s.rooms.Submits.SubmitOnce(ctx, key, specs)
+	tasks, err := s.rooms.SubmitOnce(ctx, key, specs)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/request"
@@ -14,54 +13,6 @@ import (
 	"stint/ledger"
 	"stint/state"
 )
-
-// Tasks reads tasks.
-type Tasks interface {
-	// Task returns a whole task, with prompt and result.
-	Task(ctx context.Context, ref string) (state.Task, error)
-	// List returns tasks without their texts, newest first.
-	List(f state.Filter) []state.Task
-	// Rows is List for who writes the tasks down: encode is called for those that have ended, and what it
-	// makes is kept. It depends on the task alone, and must not call the master.
-	Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error)
-	// Queue returns the tasks that wait in a lane, in the order in which they will run.
-	Queue(key string) []state.Task
-	// Why says in one sentence why a task is not running, or how it ended.
-	Why(ref string) (string, error)
-	// Waits returns what the task of that id waits for in a few words, "" if for nothing, and what Why returns.
-	Waits(id string) (short, why string)
-	// BeginWait notes that a run waits for a task, until done is called, or returns why it may not.
-	BeginWait(run, ref string) (done func(), err error)
-	// Wait returns when the task has ended, or ctx has.
-	Wait(ctx context.Context, ref string) (state.Task, error)
-	// Raw returns the ledger's sections of a task.
-	Raw(ctx context.Context, ref string) ([]byte, error)
-	// Live returns when the agent of a running task last wrote anything, or when its run began if it has not yet; what the run
-	// does now, nil if that is not known; and whether it has ended, and its result waits until a save of tasks.md is settled.
-	Live(id string) (last time.Time, event *task.LogEvent, settling bool)
-}
-
-// Changes changes single tasks.
-type Changes interface {
-	// Edit changes fields of a task that waits.
-	Edit(ctx context.Context, ref string, p task.Patch, by string) (state.Task, error)
-	// Cancel ends a task.
-	Cancel(ctx context.Context, ref, by string) (state.Task, error)
-	// Remove takes a task that does not run out of all lists.
-	Remove(ctx context.Context, ref, by string) (state.Task, error)
-	// Retry queues an ended task again.
-	Retry(ctx context.Context, ref, by string) (state.Task, error)
-	// Verify runs the verify command of a task by itself.
-	Verify(ctx context.Context, ref, by string) (task.CheckResult, error)
-	// Hold lets a queued task wait until it is released.
-	Hold(ctx context.Context, ref, by string) (state.Task, error)
-	// Release lets a held task run.
-	Release(ctx context.Context, ref, by string) (state.Task, error)
-	// Move changes a queued task's place in its lane.
-	Move(ctx context.Context, ref string, to task.Place, by string) (state.Task, error)
-	// SetAccount lets tasks use an account, or lets none start with it.
-	SetAccount(ctx context.Context, id string, enabled bool, by string) (state.AccountUse, error)
-}
 
 type (
 	// A Ref names a task. It is exported because only exported fields of an input are set.
@@ -126,40 +77,40 @@ func (s *Server) taskRoutes() {
 	edit := op(http.MethodPatch, "/v1/tasks/{id}", "edit-task", "Change fields of a task that waits", "A JSON merge patch (RFC 7396): what it names is changed, null unsets, all of it or nothing. "+
 		"With another session or agent the task leaves its session. What does not wait any more is a conflict.", http.StatusPreconditionFailed)
 	register(s, edit, func(ctx context.Context, in *editInput) (*taskOutput, error) {
-		return s.answer(s.rooms.Changes.Edit(ctx, in.ID, task.Patch{Fields: in.Body, Seqs: in.Seqs()}, ledger.ByClient))
+		return s.answer(s.rooms.Edit(ctx, in.ID, task.Patch{Fields: in.Body, Seqs: in.Seqs()}, ledger.ByClient))
 	})
 
 	for _, act := range []struct {
 		name, summary, about string
-		do                   func(c Changes, ctx context.Context, ref, by string) (state.Task, error)
+		do                   func(c Master, ctx context.Context, ref, by string) (state.Task, error)
 	}{
 		{"cancel", "Cancel a task", "A waiting task ends at once. A running one ends when its agent and all descendants of that have ended.", s.cancel},
-		{"retry", "Queue an ended task again", "It starts with its first attempt. This also lifts the hold of its account.", Changes.Retry},
-		{"remove", "Remove a task from the lists", "A waiting task is canceled. A running one is a conflict: cancel it before. So is one that others come after and would fail: remove these before. Id, final status and idempotency key still count.", Changes.Remove},
-		{"hold", "Hold a queued task", "It does not start until it is released. Tasks behind it in its lane pass it.", Changes.Hold},
-		{"release", "Release a held task", "It runs when its turn comes. This also ends a hold because an old agent may still be alive.", Changes.Release},
+		{"retry", "Queue an ended task again", "It starts with its first attempt. This also lifts the hold of its account.", Master.Retry},
+		{"remove", "Remove a task from the lists", "A waiting task is canceled. A running one is a conflict: cancel it before. So is one that others come after and would fail: remove these before. Id, final status and idempotency key still count.", Master.Remove},
+		{"hold", "Hold a queued task", "It does not start until it is released. Tasks behind it in its lane pass it.", Master.Hold},
+		{"release", "Release a held task", "It runs when its turn comes. This also ends a hold because an old agent may still be alive.", Master.Release},
 	} {
 		register(s, op(http.MethodPost, "/v1/tasks/{id}/"+act.name, act.name+"-task", act.summary, act.about), func(ctx context.Context, in *actInput) (*taskOutput, error) {
-			return s.answer(act.do(s.rooms.Changes, ctx, in.ID, ledger.ByClient))
+			return s.answer(act.do(s.rooms.Master, ctx, in.ID, ledger.ByClient))
 		})
 	}
 	register(s, op(http.MethodPost, "/v1/tasks/{id}/move", "move-task", "Move a queued task in its lane", "To the front, or before another task of the lane. One of first and before is needed."), func(ctx context.Context, in *moveInput) (*taskOutput, error) {
 		if to := in.Body; to.First == (to.Before != "") {
 			return nil, task.Invalid(`send {"first":true} or {"before":"ID"}`, "first and before exclude each other, and one of them is needed")
 		}
-		return s.answer(s.rooms.Changes.Move(ctx, in.ID, in.Body, ledger.ByClient))
+		return s.answer(s.rooms.Move(ctx, in.ID, in.Body, ledger.ByClient))
 	})
 	answers(s, op(http.MethodPost, "/v1/tasks/{id}/verify", "verify-task", "Run the verify command of a task by itself", "Records how it ended; the status of the task stays. The answer comes when the command has ended.", http.StatusLocked), lasting(func(ctx context.Context, in *actInput) (task.CheckResult, error) {
-		return s.rooms.Changes.Verify(ctx, in.ID, ledger.ByClient)
+		return s.rooms.Verify(ctx, in.ID, ledger.ByClient)
 	}))
 	register(s, op(http.MethodGet, "/v1/tasks/{id}/wait", "wait-task", "Wait until a task has ended", "The answer comes when the task has ended, which may take days."), lasting(s.wait))
 	answers(s, op(http.MethodGet, "/v1/tasks/{id}/why", "why-task", "Say why a task does not run", "One sentence: what it waits for, what it does, or how it ended."), func(_ context.Context, in *Ref) (wire.WhyBody, error) {
-		why, err := s.rooms.Tasks.Why(in.ID)
+		why, err := s.rooms.Why(in.ID)
 		return wire.WhyBody{Why: why}, err
 	})
 	raw := op(http.MethodGet, "/v1/tasks/{id}/raw", "raw-task", "Show the records of a task in the ledger", "Its sections, in Markdown.")
 	register(s, raw, func(ctx context.Context, in *Ref) (*textOutput, error) {
-		text, err := s.rooms.Tasks.Raw(ctx, in.ID)
+		text, err := s.rooms.Raw(ctx, in.ID)
 		return &textOutput{ContentType: "text/markdown; charset=utf-8", Body: text}, err
 	})
 }
@@ -173,7 +124,7 @@ func (s *Server) answer(t state.Task, err error) (*taskOutput, error) {
 }
 
 func (s *Server) task(ctx context.Context, in *readInput) (*readOutput, error) {
-	return in.answer(s.answer(s.rooms.Tasks.Task(ctx, in.ID)))
+	return in.answer(s.answer(s.rooms.Task(ctx, in.ID)))
 }
 
 func (s *Server) wait(ctx context.Context, in *readInput) (*readOutput, error) {
@@ -182,7 +133,7 @@ func (s *Server) wait(ctx context.Context, in *readInput) (*readOutput, error) {
 		return nil, err
 	}
 	defer done()
-	return in.answer(s.answer(s.rooms.Tasks.Wait(ctx, in.ID)))
+	return in.answer(s.answer(s.rooms.Wait(ctx, in.ID)))
 }
 
 // answer leaves the task out of the answer if the client has it.
@@ -201,16 +152,16 @@ func (in *readInput) answer(t *taskOutput, err error) (*readOutput, error) {
 }
 
 // cancel ends a task. A run may cancel only what its own task's agent has asked for.
-func (s *Server) cancel(c Changes, ctx context.Context, ref, by string) (state.Task, error) {
+func (s *Server) cancel(c Master, ctx context.Context, ref, by string) (state.Task, error) {
 	run := guard.Run(ctx)
 	if run == "" {
 		return c.Cancel(ctx, ref, by)
 	}
-	t, err := s.rooms.Tasks.Task(ctx, ref)
+	t, err := s.rooms.Task(ctx, ref)
 	if err != nil {
 		return t, err
 	}
-	parent, err := s.rooms.Tasks.Task(ctx, t.TriggeredBy)
+	parent, err := s.rooms.Task(ctx, t.TriggeredBy)
 	if t.Trigger != state.ByAgent || err != nil || parent.RunID != run || parent.Status != state.Running {
 		return t, task.ErrFromRun
 	}

@@ -98,18 +98,22 @@ type (
 	}
 )
 
+// Master is what the page shows of a master as it is.
+type Master interface {
+	Seq() uint64 // number of the newest record
+	Health() task.Health
+	List(f state.Filter) []state.Task
+	Accounts() []state.AccountUse
+}
+
 // A Site is the page of a master, and where it gets what it shows.
 type Site struct {
-	Agents []string      // names that it offers for a new task
-	Seq    func() uint64 // number of the newest record
-	Health func() task.Health
-	List   func(f state.Filter) []state.Task
+	Master
+	Agents []string                                                     // names that it offers for a new task
 	Rows   func(f state.Filter) (rows [][]byte, next uint64, err error) // of a list, as the API has them in JSON, and where the next begins
-	Task   func(ctx context.Context, ref string) (wire.TaskView, error)
+	Shown  func(ctx context.Context, ref string) (wire.TaskView, error)
 	Topics []wire.Topic // of the manual
-
-	Accounts func() []state.AccountUse
-	Due      func(ctx context.Context) Due
+	Due    func(ctx context.Context) Due
 }
 
 // Due is what happens at set times.
@@ -234,7 +238,7 @@ func stateOf(t *state.Task) string {
 }
 
 func (s *Site) fillTask(ctx context.Context, p *page, ref string) error {
-	v, err := s.Task(ctx, ref)
+	v, err := s.Shown(ctx, ref)
 	if err != nil {
 		return err
 	}

@@ -55,8 +55,8 @@ func (m *fakeMaster) write(t testing.TB, run string, events ...task.LogEvent) {
 	}
 }
 
-// list returns the tasks, newest first.
-func (m *fakeMaster) list(f state.Filter) (tasks []state.Task) {
+// List returns the tasks, newest first.
+func (m *fakeMaster) List(f state.Filter) (tasks []state.Task) {
 	for i, t := range slices.Backward(m.tasks) {
 		if f.Before == 0 || uint64(i)+1 < f.Before {
 			tasks = append(tasks, t)
@@ -69,7 +69,7 @@ func (m *fakeMaster) rows(f state.Filter) (rows [][]byte, next uint64, err error
 	if f.Before > uint64(len(m.tasks)) {
 		return nil, 0, task.BadCursor("it is from another list")
 	}
-	for i, t := range m.list(f) {
+	for i, t := range m.List(f) {
 		if i == f.Limit {
 			next = uint64(len(m.tasks) - i + 1)
 			break
@@ -110,11 +110,15 @@ func (m *fakeMaster) ask(path string, agents ...string) *httptest.ResponseRecord
 }
 
 func (m *fakeMaster) site(agents ...string) *Site {
-	return &Site{Agents: agents, Seq: func() uint64 { return 7 }, Health: func() task.Health { return m.health }, List: m.list, Rows: m.rows, Task: m.task, Topics: testTopics, Accounts: m.accounts, Due: m.due}
+	return &Site{Agents: agents, Master: m, Rows: m.rows, Shown: m.task, Topics: testTopics, Due: m.due}
 }
 
-// accounts returns one that is held, for that reason, and one that is not shown.
-func (m *fakeMaster) accounts() []state.AccountUse {
+func (m *fakeMaster) Seq() uint64 { return 7 }
+
+func (m *fakeMaster) Health() task.Health { return m.health }
+
+// Accounts returns one that is held, for that reason, and one that is not shown.
+func (m *fakeMaster) Accounts() []state.AccountUse {
 	return []state.AccountUse{
 		{Account: state.Account{Name: m.says, Quota: []state.Window{{Name: m.says, Used: 35}}}, Why: m.says, Running: 1},
 		{Account: state.Account{Name: "unused"}},
