@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/request"
@@ -206,12 +205,6 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 		p.Write(w)
 		return r, false
 	}
-	r = r.WithContext(r.Context()) // a copy: from the body of its own request net/http learns how much of it is unread
-	// net/http goes on reading there to notice that a client has gone, and would take the deadline of the body for that.
-	r.Body = &guard.EndingBody{ReadCloser: r.Body, Ended: func() error {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // not supported by a test's recorder, which has none
-		return nil
-	}}
 	if !reads {
 		r, p := s.admit(w, r)
 		if p != nil {

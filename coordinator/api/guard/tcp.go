@@ -273,7 +273,7 @@ func (p *places) admit(w http.ResponseWriter, r *http.Request) *http.Request {
 		since = time.Now()
 		r = r.WithContext(r.Context()) // a copy: net/http looks at the body of its own request
 		// Until then its connection waits, as for a header, and may lose its place.
-		r.Body = &EndingBody{r.Body, func() error {
+		r.Body = &endingBody{r.Body, func() error {
 			if ok, _ := p.set(c, time.Time{}); !ok {
 				return net.ErrClosed
 			}
@@ -289,19 +289,19 @@ func (p *places) admit(w http.ResponseWriter, r *http.Request) *http.Request {
 	return r
 }
 
-// An EndingBody is the body of a request that calls Ended when all of it was read; an error
-// of Ended takes the place of its end. It belongs to one request.
-type EndingBody struct {
+// An endingBody is the body of a request that calls ended when all of it was read; an error
+// of ended takes the place of its end. It belongs to one request.
+type endingBody struct {
 	io.ReadCloser
-	Ended func() error
+	ended func() error
 }
 
 // Read implements io.Reader.
-func (b *EndingBody) Read(p []byte) (int, error) {
+func (b *endingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
-		if ended := b.Ended(); ended != nil {
-			return 0, ended
+		if err := b.ended(); err != nil {
+			return 0, err
 		}
 	}
 	return n, err

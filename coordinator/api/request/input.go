@@ -168,7 +168,8 @@ func refusal(found task.Faults) *wire.Problem {
 
 // receive takes a body to its end.
 func (in *Input) receive(w http.ResponseWriter, r *http.Request, buf *bytes.Buffer) *wire.Problem {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(BodyTimeout)) // not supported by a test's recorder, which has none
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(BodyTimeout)) // not supported by a test's recorder, which has none
 	most := in.most
 	if guard.OverTCP(r.Context()) {
 		most = min(most, guard.MaxBody)
@@ -192,6 +193,7 @@ func (in *Input) receive(w http.ResponseWriter, r *http.Request, buf *bytes.Buff
 	case n == 0 && !in.optional:
 		text = "request body is required"
 	default:
+		_ = rc.SetReadDeadline(time.Time{}) // net/http goes on reading there to notice that a client has gone
 		return nil
 	}
 	return wire.NewProblem(status, wire.CodeOf(status), text, hint)
