@@ -85,13 +85,38 @@ func (s *Stream) Open(t *state.Task, run string, tail int) (content *rundir.Outp
 // Follow copies the stream of the task of that id to w while it is written, and looks at the files at least every
 // poll. It returns nil once the task has ended and everything is out, or an error when ctx ends, or a file or w fails.
 func (s *Stream) Follow(ctx context.Context, id string, poll time.Duration, w io.Writer) error {
-	f := &follower{master: s.Master, id: id, name: files[s.Name], poll: poll, out: s.Redact.Writer(w)}
+	f := &follower{runDir: s.Master.RunDir, name: files[s.Name], out: s.Redact.Writer(w)}
 	defer f.close()
-	for {
-		if err := f.subscription(ctx); !errors.Is(err, errLagged) {
+	changes, cancel := s.Master.Subscribe(64)
+	defer func() { cancel() }()
+	t, err := s.Master.Task(ctx, id) // after subscribing, so that no change falls between
+	for err == nil {
+		f.note(&t)
+		if err := f.copyRuns(t.Status == state.Running); err != nil || t.Status.Terminal() {
 			return err
 		}
+		var look <-chan time.Time
+		if t.Status == state.Running {
+			look = time.After(poll)
+		}
+		select {
+		case c, ok := <-changes:
+			switch {
+			case !ok: // we were too slow for it
+				cancel()
+				changes, cancel = s.Master.Subscribe(64)
+				t, err = s.Master.Task(ctx, id)
+			case c.Task.ID == id:
+				if t, err = s.Master.Task(ctx, id); err != nil {
+					t, err = c.Task, nil // it was removed
+				}
+			}
+		case <-look:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
+	return err
 }
 
 // chooseRuns returns the runs of a task's last attempt; or one of all its runs, see rundir.FindRun.
@@ -117,92 +142,37 @@ func chooseRuns(t *state.Task, run string) (ids []string, err error) {
 // No byte is lost at the end of a run, because [Master.Task] waits for the last event of its
 // log, and the file is read once more after that.
 type follower struct {
-	master Master
-	id     string // of the task, whole
+	runDir func(runID string) string
 	name   string // of the file in a run's directory
-	poll   time.Duration
 	out    *redact.Writer
 
-	runs   []string // ids of runs that are not copied to their end; the first is open
-	last   string   // the newest run seen
-	active bool     // the newest run is at work
-	ended  bool     // the task has ended
-	file   *os.File // of runs[0]; nil until it exists
-	off    int64    // of the next byte
+	runs []string // ids of the last run and of those that are not copied to their end; the first is open
+	file *os.File // of runs[0]; nil until it exists
+	off  int64    // of the next byte
 }
 
-// errLagged means that a subscription was closed because it was too slow.
-var errLagged = errors.New("subscription closed")
-
-// subscription follows as long as one subscription lasts. The task is looked at
-// after subscribing, so that no change falls between.
-func (f *follower) subscription(ctx context.Context) error {
-	changes, cancel := f.master.Subscribe(64)
-	defer cancel()
-	t, err := f.master.Task(ctx, f.id)
-	if err != nil {
-		return err
+// note takes note of the runs of the present attempt and, later, of those that have begun since.
+func (f *follower) note(t *state.Task) {
+	later := []state.Step{{RunID: t.RunID}}
+	if len(f.runs) == 0 {
+		later = append(slices.Clone(state.LastAttempt(t.Steps)), later...)
+	} else if seen := slices.IndexFunc(t.Steps, func(s state.Step) bool { return s.RunID == f.runs[len(f.runs)-1] }); seen >= 0 {
+		later = append(slices.Clone(t.Steps[seen+1:]), later...)
 	}
-	f.begin(&t)
-	for {
-		if err := f.copyRuns(); err != nil || f.ended {
-			return err
-		}
-		var look <-chan time.Time // while a run is at work
-		if f.active {
-			look = time.After(f.poll)
-		}
-		select {
-		case c, ok := <-changes:
-			if !ok {
-				return errLagged
-			}
-			if c.Task.ID == f.id {
-				if c.Task.Status != state.Running {
-					_, _ = f.master.Task(ctx, f.id) // its log is complete then
-				}
-				f.see(c.Task)
-			}
-		case <-look:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	for _, s := range later {
+		if rundir.IsRunID(s.RunID) && !slices.Contains(f.runs, s.RunID) {
+			f.runs = append(f.runs, s.RunID)
 		}
 	}
 }
 
-// begin takes note of the runs of the present attempt or, after another subscription, of those that have begun since.
-func (f *follower) begin(t *state.Task) {
-	if ids, err := chooseRuns(t, ""); err == nil && f.last == "" {
-		f.runs, f.last = ids, ids[len(ids)-1]
-	}
-	if seen := slices.IndexFunc(t.Steps, func(s state.Step) bool { return s.RunID == f.last }); seen >= 0 {
-		for _, s := range t.Steps[seen+1:] {
-			f.add(s.RunID)
-		}
-	}
-	f.see(*t)
-}
-
-func (f *follower) add(run string) {
-	if run != f.last && rundir.IsRunID(run) {
-		f.runs = append(f.runs, run)
-		f.last = run
-	}
-}
-
-func (f *follower) see(t state.Task) {
-	f.ended = t.Status.Terminal()
-	f.active = t.Status == state.Running
-	f.add(t.RunID)
-}
-
-// copyRuns copies what there is. A run that has a successor is over.
-func (f *follower) copyRuns() error {
+// copyRuns copies what there is. A run that has a successor is over, and the last one unless the task is active.
+func (f *follower) copyRuns(active bool) error {
 	for len(f.runs) > 0 {
 		if err := f.copyFile(); err != nil {
 			return err
 		}
-		if len(f.runs) > 1 || !f.active { // what is held back stays as it is
+		if len(f.runs) > 1 || !active { // what is held back stays as it is
 			if err := f.out.Flush(); err != nil {
 				return err
 			}
@@ -219,7 +189,7 @@ func (f *follower) copyRuns() error {
 // copyFile copies what has been added to the file of the first run.
 func (f *follower) copyFile() error {
 	if f.file == nil {
-		file, err := rundir.OpenOutput(f.master.RunDir(f.runs[0]), f.name)
+		file, err := rundir.OpenOutput(f.runDir(f.runs[0]), f.name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // not yet, or no more
 		}

@@ -41,17 +41,17 @@ func must(t *testing.T, err error) {
 func TestFollowAfterALag(t *testing.T) {
 	m := fakeMaster{dir: t.TempDir()}
 	var out bytes.Buffer
-	f := &follower{master: m, id: "a", name: "stdout", out: (*redact.Filter)(nil).Writer(&out)}
+	f := &follower{runDir: m.RunDir, name: "stdout", out: (*redact.Filter)(nil).Writer(&out)}
 	defer f.close()
 	task := state.Task{ID: "a", Status: state.Running}
 	for _, r := range []string{"r1", "r2", "r3", "r4"} {
 		m.write(t, r, "stdout", r+" ")
 		task.RunID, task.Steps = r, append(task.Steps, state.Step{RunID: r})
 		if r == "r1" || r == "r4" {
-			f.begin(&task)
+			f.note(&task)
 		}
 	}
-	if err := f.copyRuns(); err != nil || out.String() != "r1 r2 r3 r4 " {
+	if err := f.copyRuns(true); err != nil || out.String() != "r1 r2 r3 r4 " {
 		t.Errorf("%q %v", out.String(), err)
 	}
 }
@@ -67,13 +67,13 @@ func TestFollowALogThatChanges(t *testing.T) {
 		task := state.Task{ID: "t", Status: state.Running, RunID: "r1"}
 		m.write(t, "r1", "stdout", "a long beginning\n")
 		var out bytes.Buffer
-		f := &follower{master: m, id: "t", name: "stdout", out: (*redact.Filter)(nil).Writer(&out)}
-		f.begin(&task)
+		f := &follower{runDir: m.RunDir, name: "stdout", out: (*redact.Filter)(nil).Writer(&out)}
+		f.note(&task)
 		defer f.close()
-		first := f.copyRuns()
+		first := f.copyRuns(true)
 		must(t, errors.Join(first, change(filepath.Join(m.RunDir("r1"), "stdout"))))
 		m.write(t, "r1", "stdout", "the end\n")
-		if err := f.copyRuns(); err != nil || out.String() != want {
+		if err := f.copyRuns(true); err != nil || out.String() != want {
 			t.Errorf("%q, %v, want %q", out.String(), err, want)
 		}
 	}
