@@ -103,25 +103,19 @@ func (e *eventStream) run(ctx context.Context) {
 		// The id is what an EventSource begins with that is cut off before the first event.
 		e.buf = append(strconv.AppendUint(append(e.buf, retryAfter+"id: "...), e.seq, 10), "\n\n"...)
 	}
-	for e.flush() && ctx.Err() == nil && e.catchUp(ctx) {
-	}
-}
-
-// catchUp sends what the reader has missed. It reports whether there is more of that;
-// if not, it goes on with what comes, to the end.
-func (e *eventStream) catchUp(ctx context.Context) (more bool) {
-	missed, changes, cancel := e.master.SubscribeAfter(e.seq, e.lag)
-	defer cancel()
-	for _, c := range missed {
-		if !e.add(c) {
-			return false
+	for e.flush() && ctx.Err() == nil {
+		missed, changes, cancel := e.master.SubscribeAfter(e.seq, e.lag)
+		defer cancel() // while more was missed, it does nothing
+		for _, c := range missed {
+			if !e.add(c) {
+				return
+			}
+		}
+		if changes != nil { // nothing more was missed
+			e.follow(ctx, changes)
+			return
 		}
 	}
-	if changes == nil {
-		return true
-	}
-	e.follow(ctx, changes)
-	return false
 }
 
 // follow sends what comes, as much as there is at a time.
@@ -132,21 +126,15 @@ func (e *eventStream) follow(ctx context.Context, changes <-chan *task.Change) {
 	}
 	quiet := time.NewTimer(silence)
 	defer quiet.Stop()
-	for e.flush() {
+	for len(changes) > 0 || e.flush() {
 		quiet.Reset(silence)
 		select {
 		case c, ok := <-changes:
-			for n := len(changes); ok; n-- { // and what has come already
-				if !e.add(c) {
-					return
-				}
-				if n == 0 {
-					break
-				}
-				c, ok = <-changes
-			}
 			if !ok {
 				e.flush()
+				return
+			}
+			if !e.add(c) {
 				return
 			}
 		case <-quiet.C:
