@@ -96,11 +96,10 @@ func printText(w io.Writer, s string) error {
 
 // printJSON writes v as one line. What could harm a terminal stands within strings, where \u009b and the like do.
 func printJSON(w io.Writer, v any) error {
-	var b strings.Builder
-	if err := wire.WriteJSON(&b, v); err != nil {
-		return err
+	text, err := wire.JSON(v)
+	if err == nil {
+		_, err = io.WriteString(w, escapeJSON(string(text)))
 	}
-	_, err := io.WriteString(w, escapeJSON(b.String()))
 	return err
 }
 

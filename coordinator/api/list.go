@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"iter"
 	"net/http"
 	"slices"
 	"strconv"
@@ -64,6 +63,7 @@ func (s *Server) list(_ context.Context, in *listInput) (*streamOutput, error) {
 	if err != nil {
 		return nil, err
 	}
+	row := func(i int) []byte { return rows[i] }
 	return &streamOutput{Body: func(w http.ResponseWriter, r *http.Request) {
 		end := "]}\n"
 		if next > 0 {
@@ -74,11 +74,11 @@ func (s *Server) list(_ context.Context, in *listInput) (*streamOutput, error) {
 		if acceptsLines(in.Accept) {
 			w.Header().Set("Content-Type", wire.JSONLines)
 			w.Header().Set(wire.ListHeader, strconv.Itoa(len(rows)))
-			writeRows(w, http.StatusOK, slices.Values(rows), "", "\n", "\n")
+			writeRows(w, http.StatusOK, len(rows), row, "", "\n", "\n")
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		writeRows(w, http.StatusOK, slices.Values(rows), `{"tasks":[`, ",", end)
+		writeRows(w, http.StatusOK, len(rows), row, `{"tasks":[`, ",", end)
 	}}, nil
 }
 
@@ -118,21 +118,19 @@ func (s *Server) table(_ context.Context, in *tableInput) (*streamOutput, error)
 	}}, nil
 }
 
-// writeRows writes rows with something before, between and after them. The client may be gone, which is no fault of the answer.
-func writeRows(rw http.ResponseWriter, status int, rows iter.Seq[[]byte], before, between, after string) {
+// writeRows writes n rows with something before, between and after them. The client may be gone, which is no fault of the answer.
+func writeRows(rw http.ResponseWriter, status int, n int, row func(i int) []byte, before, between, after string) {
 	rw.WriteHeader(status)
 	w := bufio.NewWriterSize(rw, 64<<10)
 	defer func() { _ = w.Flush() }()
 	_, _ = io.WriteString(w, before)
-	some := false
-	for row := range rows {
-		if some {
+	for i := range n {
+		if i > 0 {
 			_, _ = io.WriteString(w, between)
 		}
-		some = true
-		_, _ = w.Write(row)
+		_, _ = w.Write(row(i))
 	}
-	if some || before != "" {
+	if n > 0 || before != "" {
 		_, _ = io.WriteString(w, after)
 	}
 }
@@ -165,9 +163,8 @@ func (s *Server) page(f state.Filter) (rows [][]byte, next uint64, err error) {
 }
 
 func (s *Server) row(t *state.Task) ([]byte, error) {
-	var buf bytes.Buffer
-	err := wire.WriteJSON(&buf, s.listed(*t))
-	return bytes.Clone(bytes.TrimSuffix(buf.Bytes(), []byte("\n"))), err
+	data, err := wire.JSON(s.listed(*t))
+	return bytes.Clone(bytes.TrimSuffix(data, []byte("\n"))), err // which is kept
 }
 
 // listed shows one task of a list, and why it is not running.

@@ -1,10 +1,8 @@
 package api
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"iter"
 	"net/http"
 	"net/url"
 	"time"
@@ -93,24 +91,9 @@ func (s *Server) submit(ctx context.Context, key string, body *request.Task) (*s
 	}
 	return &submitOutput{Body: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		writeRows(w, status, s.encoded(tasks), `{"tasks":[`, ",", "]}\n")
+		row := func(i int) []byte { return wire.MustJSON(s.submitted(tasks[i])) } // a client reads the first of them meanwhile
+		writeRows(w, status, len(tasks), row, `{"tasks":[`, ",", "]}\n")
 	}}, nil
-}
-
-// encoded yields each task as it is shown to who has sent it, in JSON: a client reads the first of them meanwhile.
-func (s *Server) encoded(tasks []state.Task) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		var buf bytes.Buffer
-		for i := range tasks {
-			buf.Reset()
-			if err := wire.WriteJSON(&buf, s.submitted(tasks[i])); err != nil {
-				panic("api: an answer does not marshal: " + err.Error())
-			}
-			if !yield(buf.Bytes()) {
-				return
-			}
-		}
-	}
 }
 
 // submitted shows a task to who has sent it.

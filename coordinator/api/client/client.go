@@ -326,20 +326,21 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	if err := checkPath(path); err != nil {
 		return nil, err
 	}
-	var body bytes.Buffer
+	var body []byte
 	if in != nil {
-		if err := wire.WriteJSON(&body, in); err != nil {
+		var err error
+		if body, err = wire.JSON(in); err != nil {
 			return nil, fmt.Errorf("request to the master: %w", err)
 		}
 		most, hint := wire.MaxBody, "put the text into a file and name it in the prompt"
 		if _, ok := in.([]task.TaskSpec); ok {
 			most, hint = wire.MaxList, "submit it in several parts"
 		}
-		if size := body.Len(); size > most { // the master would not read it
+		if size := len(body); size > most { // the master would not read it
 			return nil, task.Invalid(hint, "the request has %d bytes, and the master takes %d", size, most)
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://stint"+path, bytes.NewReader(body.Bytes()))
+	req, err := http.NewRequestWithContext(ctx, method, "http://stint"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("request to the master: %w", err)
 	}

@@ -123,7 +123,5 @@ func Answer(w http.ResponseWriter, status int, contentType string, v any) {
 	if status == http.StatusNotModified {
 		return
 	}
-	if err := WriteJSON(w, v); err != nil {
-		panic("api: an answer does not marshal: " + err.Error())
-	}
+	_, _ = w.Write(MustJSON(v)) // the client may be gone
 }

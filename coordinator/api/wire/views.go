@@ -4,9 +4,9 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	"strconv"
@@ -190,20 +190,22 @@ type Look struct {
 // ListHeader is the header with the number of tasks in a list that is no JSON array, and the accounts of those that are queued.
 const ListHeader = "Stint-List"
 
-// WriteJSON writes v in one piece. The client may be gone, which is no fault of the answer, so an error of w is not reported.
-func WriteJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(deaf{w})
+// JSON returns v as it goes over the wire, with a line end.
+func JSON(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	err := enc.Encode(v)
+	return buf.Bytes(), err
 }
 
-// deaf is a writer whose errors nobody hears of.
-type deaf struct{ w io.Writer }
-
-// Write implements io.Writer.
-func (d deaf) Write(p []byte) (int, error) {
-	_, _ = d.w.Write(p)
-	return len(p), nil
+// MustJSON is JSON for answers, which all marshal.
+func MustJSON(v any) []byte {
+	data, err := JSON(v)
+	if err != nil {
+		panic("api: an answer does not marshal: " + err.Error())
+	}
+	return data
 }
 
 // Clip shortens a name that a client made up.
