@@ -160,7 +160,7 @@ func (o output) write(w http.ResponseWriter, r *http.Request, v reflect.Value) {
 	for i, name := range o {
 		switch f := v.Field(i); {
 		case name == "Status":
-			status = int(f.Int())
+			status = cmp.Or(int(f.Int()), status)
 		case name == "Body":
 			body = f.Interface()
 		case f.String() != "":

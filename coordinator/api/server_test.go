@@ -181,7 +181,7 @@ func TestMethods(t *testing.T) {
 		{"OPTIONS", "/v1/pause", 204, "POST, OPTIONS", ""},
 		{"OPTIONS", "/v1/tasks/aa-1", 204, "GET, HEAD, PATCH, OPTIONS", acceptPatch},
 		{"PUT", "/v1/tasks/aa-1", 405, "GET, HEAD, PATCH, OPTIONS", acceptPatch},
-		{"GET", "/v1/tasks/aa-1", 200, "", acceptPatch},
+		{"GET", "/v1/tasks/aa-1", 200, "", ""},
 		{"PATCH", "/v1/tasks/aa-1", 415, "", acceptPatch},
 		{"POST", "/v1/tasks", 415, "", ""},
 		{"OPTIONS", "/v1/sessions/dir:/a/b", 204, "GET, HEAD, OPTIONS", ""},

@@ -51,16 +51,9 @@ type (
 	}
 
 	taskOutput struct {
-		ETag string `header:"ETag" doc:"Changes with each record of the task"`
-		Body wire.TaskView
-	}
-
-	// readOutput is a taskOutput that may be left out of the answer.
-	readOutput struct {
-		Status      int
-		ETag        string `header:"ETag" doc:"Changes with each record of the task"`
-		AcceptPatch string `header:"Accept-Patch" doc:"What a PATCH of the task may send"`
-		Body        wire.TaskView
+		Status int    // 304: the client has the task
+		ETag   string `header:"ETag" doc:"Changes with each record of the task"`
+		Body   wire.TaskView
 	}
 
 	textOutput struct {
@@ -123,11 +116,11 @@ func (s *Server) answer(t state.Task, err error) (*taskOutput, error) {
 	return &taskOutput{ETag: request.ETag(t.Seq), Body: s.detail(t)}, nil
 }
 
-func (s *Server) task(ctx context.Context, in *readInput) (*readOutput, error) {
+func (s *Server) task(ctx context.Context, in *readInput) (*taskOutput, error) {
 	return in.answer(s.answer(s.rooms.Task(ctx, in.ID)))
 }
 
-func (s *Server) wait(ctx context.Context, in *readInput) (*readOutput, error) {
+func (s *Server) wait(ctx context.Context, in *readInput) (*taskOutput, error) {
 	done, err := s.beginWait(ctx, in.ID)
 	if err != nil {
 		return nil, err
@@ -137,18 +130,14 @@ func (s *Server) wait(ctx context.Context, in *readInput) (*readOutput, error) {
 }
 
 // answer leaves the task out of the answer if the client has it.
-func (in *readInput) answer(t *taskOutput, err error) (*readOutput, error) {
-	if err != nil {
-		return nil, err
-	}
-	out := &readOutput{Status: http.StatusOK, ETag: t.ETag, AcceptPatch: acceptPatch, Body: t.Body}
-	if t.ETag != "" && slices.ContainsFunc(in.IfNoneMatch, func(tag string) bool {
+func (in *readInput) answer(t *taskOutput, err error) (*taskOutput, error) {
+	if err == nil && t.ETag != "" && slices.ContainsFunc(in.IfNoneMatch, func(tag string) bool {
 		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
 		return tag == t.ETag || tag == "*"
 	}) {
-		out.Status = http.StatusNotModified
+		t.Status = http.StatusNotModified
 	}
-	return out, nil
+	return t, err
 }
 
 // cancel ends a task. A run may cancel only what its own task's agent has asked for.
