@@ -185,9 +185,7 @@ func lasting[I, T any](handler func(context.Context, *I) (T, error)) func(contex
 		defer release()
 		v, err := handler(ctx, in)
 		if err != nil && ctx.Err() != nil {
-			if err = context.Cause(ctx); !errors.As(err, new(*task.Error)) {
-				err = wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "the client did not wait for the answer", "") // it is not there to read it
-			}
+			err = context.Cause(ctx)
 		}
 		return v, err
 	}

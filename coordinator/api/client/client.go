@@ -459,14 +459,9 @@ func checkSpec(spec *task.TaskSpec) error {
 			return notUTF8("input file " + strconv.QuoteToASCII(f.Name))
 		}
 	}
-	if spec.ID != "" {
-		return nil
+	if spec.ID == "" {
+		spec.ID = uuid.Must(uuid.NewV7()).String()
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return fmt.Errorf("id of a task: %w", err)
-	}
-	spec.ID = id.String()
 	return nil
 }
 
