@@ -30,9 +30,28 @@ func Text(m *task.Metrics, due *jobs.Metrics) []byte {
 	e.queue(m)
 	e.ends(m)
 	e.usage(m)
-	e.journal(m)
-	e.mirror(m.Mirror)
-	e.due(due)
+
+	e.one("stint_journal_size_bytes", gauge, "Size of journal.md.", float64(m.JournalSize))
+	e.one("stint_ledger_findings", gauge, "What is wrong in the ledger: see stint fsck.", float64(m.Findings))
+	e.one("stint_journal_failures_total", counter, "Writes to the journal of which nothing was kept.", float64(m.Failures))
+	e.histogram("stint_journal_append_seconds", "How long a change waits until it is durable.", &m.Append)
+	e.histogram("stint_journal_sync_seconds", "How long an fdatasync of the journal takes.", &m.Sync)
+	e.histogram("stint_journal_records_per_sync", "Records that share an fdatasync.", &m.Commits)
+
+	if mirror := m.Mirror; mirror != nil {
+		e.one("stint_postgres_up", gauge, "1 while the mirror in PostgreSQL is written, 0 while its database cannot be used.", truth(mirror.State == task.MirrorFollowing || mirror.State == task.MirrorRebuilding))
+		e.one("stint_postgres_lag_records", gauge, "Records of the journal that are not in the mirror.", float64(mirror.LagRecords))
+		e.one("stint_postgres_lag_seconds", gauge, "How long the oldest of them has waited.", mirror.LagSeconds)
+		e.one("stint_postgres_rows_total", counter, "Rows written to the mirror.", float64(mirror.Rows))
+		e.one("stint_postgres_failures_total", counter, "Batches and connections of the mirror that failed.", float64(mirror.Failures))
+	}
+
+	// The help texts have the names that document 003 has for the figures of due jobs.
+	e.one("stint_jobs_due_count", gauge, "Due jobs that nobody has pulled yet (jobs_due_count).", float64(due.Due))
+	e.one("stint_jobs_lag_seconds", gauge, "For how long the first of them has been due (jobs_lag_seconds).", due.LagSeconds)
+	e.one("stint_job_success_rate", gauge, "Part of the jobs that ended which succeeded; 1 if none has ended (job_success_rate).", due.SuccessRate)
+	e.one("stint_job_retry_rate", gauge, "Part of the jobs that were tried of which an attempt failed or was lost (job_retry_rate).", due.RetryRate)
+	e.one("stint_dead_letter_count", gauge, "Jobs that have used their attempts up (dead_letter_count).", float64(due.DeadLetters))
 	e.process(m.Start)
 	return e.text
 }
@@ -98,36 +117,6 @@ func (e *exposition) usage(m *task.Metrics) {
 	}
 }
 
-func (e *exposition) journal(m *task.Metrics) {
-	e.one("stint_journal_size_bytes", gauge, "Size of journal.md.", float64(m.JournalSize))
-	e.one("stint_ledger_findings", gauge, "What is wrong in the ledger: see stint fsck.", float64(m.Findings))
-	e.one("stint_journal_failures_total", counter, "Writes to the journal of which nothing was kept.", float64(m.Failures))
-	e.histogram("stint_journal_append_seconds", "How long a change waits until it is durable.", &m.Append)
-	e.histogram("stint_journal_sync_seconds", "How long an fdatasync of the journal takes.", &m.Sync)
-	e.histogram("stint_journal_records_per_sync", "Records that share an fdatasync.", &m.Commits)
-}
-
-// mirror adds how far the mirror in a database is, if there is one.
-func (e *exposition) mirror(m *task.MirrorStatus) {
-	if m == nil {
-		return
-	}
-	e.one("stint_postgres_up", gauge, "1 while the mirror in PostgreSQL is written, 0 while its database cannot be used.", truth(m.State == task.MirrorFollowing || m.State == task.MirrorRebuilding))
-	e.one("stint_postgres_lag_records", gauge, "Records of the journal that are not in the mirror.", float64(m.LagRecords))
-	e.one("stint_postgres_lag_seconds", gauge, "How long the oldest of them has waited.", m.LagSeconds)
-	e.one("stint_postgres_rows_total", counter, "Rows written to the mirror.", float64(m.Rows))
-	e.one("stint_postgres_failures_total", counter, "Batches and connections of the mirror that failed.", float64(m.Failures))
-}
-
-// due adds the figures of due jobs. The help texts have the names that document 003 has for them.
-func (e *exposition) due(m *jobs.Metrics) {
-	e.one("stint_jobs_due_count", gauge, "Due jobs that nobody has pulled yet (jobs_due_count).", float64(m.Due))
-	e.one("stint_jobs_lag_seconds", gauge, "For how long the first of them has been due (jobs_lag_seconds).", m.LagSeconds)
-	e.one("stint_job_success_rate", gauge, "Part of the jobs that ended which succeeded; 1 if none has ended (job_success_rate).", m.SuccessRate)
-	e.one("stint_job_retry_rate", gauge, "Part of the jobs that were tried of which an attempt failed or was lost (job_retry_rate).", m.RetryRate)
-	e.one("stint_dead_letter_count", gauge, "Jobs that have used their attempts up (dead_letter_count).", float64(m.DeadLetters))
-}
-
 // An exposition is metrics as text in the format of Prometheus, version 0.0.4.
 type exposition struct{ text []byte }
 
@@ -141,15 +130,12 @@ const (
 	histogram = "histogram"
 )
 
-// Escapes of the format.
-var (
-	helpEscapes  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
-	labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
-)
+// labelEscapes are those of the format for values of labels. Help texts, which are all above, need none.
+var labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
 // family begins the metrics of a name. All of them follow it.
 func (e *exposition) family(name, kind, help string) {
-	e.text = fmt.Appendf(e.text, "# HELP %s %s\n# TYPE %s %s\n", name, helpEscapes.Replace(help), name, kind)
+	e.text = fmt.Appendf(e.text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
 // sample adds a value; labels are names and values in turn.
