@@ -233,38 +233,36 @@ func (c *Client) callLong(ctx context.Context, method, path string, in, out any)
 	if err != nil {
 		return err
 	}
-	var body []byte
-	if views, ok := out.(*[]wire.TaskView); ok {
-		err = readTasks(resp.Body, views)
-	} else {
-		body, err = io.ReadAll(resp.Body)
-	}
-	_ = resp.Body.Close() // it was only read
-	if isWrong(err) {
-		return fmt.Errorf("answer of the master to %s %s: %w", method, path, err)
-	} else if err != nil {
-		return c.explainNoAnswer(ctx, err)
-	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	body := &noteError{r: resp.Body}
 	switch out := out.(type) {
-	case nil, *[]wire.TaskView:
-		return nil
+	case nil:
 	case *[]byte:
-		*out = body
-		return nil
+		*out, err = io.ReadAll(body)
+	case *[]wire.TaskView:
+		err = readTasks(bufio.NewReaderSize(body, 64<<10), out)
+	default:
+		err = json.NewDecoder(body).Decode(out)
 	}
-	if err := json.Unmarshal(body, out); err != nil {
+	if err == nil {
+		_, err = io.Copy(io.Discard, body) // else the connection is not used again
+	}
+	switch {
+	case err == nil:
+		return nil
+	case body.err != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return c.explainNoAnswer(ctx, err)
+	default: // as of a master of another version: to ask again does not help
 		return fmt.Errorf("answer of the master to %s %s: %w", method, path, err)
 	}
-	return nil
 }
 
 // readTasks appends the tasks of a [wire.ListBody] to views as they come: the master still writes the last ones then.
 func readTasks(r io.Reader, views *[]wire.TaskView) error {
-	r = bufio.NewReaderSize(r, 64<<10)
 	dec := json.NewDecoder(r)
 	for _, want := range []json.Token{json.Delim('{'), "tasks", json.Delim('[')} {
 		if got, err := dec.Token(); err != nil || got != want {
-			return cmp.Or(err, fmt.Errorf("%w: it has %v, and not %v", errNoList, got, want))
+			return cmp.Or(err, fmt.Errorf("that is no list of tasks: it has %v, and not %v", got, want))
 		}
 	}
 	for dec.More() {
@@ -273,20 +271,8 @@ func readTasks(r io.Reader, views *[]wire.TaskView) error {
 			return err
 		}
 	}
-	if _, err := dec.Token(); err != nil { // of the list
-		return err
-	}
-	_, err := io.Copy(io.Discard, r) // else the connection is not used again
+	_, err := dec.Token() // the end of the list
 	return err
-}
-
-var errNoList = errors.New("that is no list of tasks")
-
-// isWrong reports an error about what has come, as of a master of another version: to ask again does not help.
-func isWrong(err error) bool {
-	var syntax *json.SyntaxError
-	var kind *json.UnmarshalTypeError
-	return errors.Is(err, errNoList) || errors.As(err, &syntax) || errors.As(err, &kind)
 }
 
 // shortWait is how long a request is made again that the machine lacks something for.
@@ -417,22 +403,24 @@ func (c *Client) copyTo(ctx context.Context, w io.Writer, path, accept string) (
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
-	out := &noteError{w: w}
-	if _, err := io.Copy(out, resp.Body); err != nil && out.err == nil {
-		return nil, c.explainNoAnswer(ctx, err)
+	body := &noteError{r: resp.Body}
+	if _, err = io.Copy(w, body); body.err != nil {
+		return nil, c.explainNoAnswer(ctx, body.err)
 	}
-	return resp.Header, out.err
+	return resp.Header, err
 }
 
-// A noteError remembers the error of its writer, to tell it from the reader's.
+// A noteError remembers the error of its reader, to tell it from that of who reads.
 type noteError struct {
-	w   io.Writer
+	r   io.Reader
 	err error
 }
 
-func (n *noteError) Write(p []byte) (k int, err error) {
-	k, n.err = n.w.Write(p)
-	return k, n.err
+func (n *noteError) Read(p []byte) (k int, err error) {
+	if k, err = n.r.Read(p); !errors.Is(err, io.EOF) {
+		n.err = err
+	}
+	return k, err
 }
 
 // Notice returns what the last answer said about the master; nil if it said nothing, or is too old to count, as after a Wait.
