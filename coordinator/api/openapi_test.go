@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strconv"
@@ -234,8 +235,9 @@ func (d *describer) describeRefusals() {
 			p.Code = task.Code(codes[0])
 			about += " Codes: `" + strings.Join(codes, "`, `") + "`."
 		}
-		for name := range p.Headers() {
-			headers[name] = &huma.Param{Description: "Seconds after which to try again", Schema: &huma.Schema{Type: huma.TypeInteger}}
+		w := httptest.NewRecorder()
+		if p.Write(w); w.Header().Get("Retry-After") != "" {
+			headers["Retry-After"] = &huma.Param{Description: "Seconds after which to try again", Schema: &huma.Schema{Type: huma.TypeInteger}}
 		}
 		d.doc.Components.Responses[responseName(status)] = &huma.Response{Description: about, Headers: headers, Content: map[string]*huma.MediaType{
 			"application/problem+json": {Schema: d.reg.Schema(reflect.TypeFor[wire.Problem](), true, ""), Example: p},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 
 	"stint/coordinator/task"
@@ -75,23 +74,6 @@ var ErrStopping = &task.Error{
 	Hint:    "the tasks are kept; start it again with: stint serve",
 }
 
-// How many seconds a client is asked to wait where the reason will pass.
-const (
-	retryLater = "5"
-	retrySoon  = "1" // what a machine lacks may be back at once
-)
-
-// Headers returns what the header of the answer says beside.
-func (p *Problem) Headers() http.Header {
-	if p.Code == task.CodeShortage {
-		return http.Header{"Retry-After": {retrySoon}}
-	}
-	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
-		return http.Header{"Retry-After": {retryLater}}
-	}
-	return nil
-}
-
 // ProblemOf returns the answer for an error of the master.
 func ProblemOf(err error) *Problem {
 	var p *Problem
@@ -110,9 +92,14 @@ func ProblemOf(err error) *Problem {
 	return NewProblem(http.StatusInternalServerError, "", err.Error(), "")
 }
 
-// Write answers with p.
+// Write answers with p. Where the reason will pass, it asks the client to try again in some seconds.
 func (p *Problem) Write(w http.ResponseWriter) {
-	maps.Copy(w.Header(), p.Headers())
+	switch {
+	case p.Code == task.CodeShortage: // what a machine lacks may be back at once
+		w.Header().Set("Retry-After", "1")
+	case p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "5")
+	}
 	Answer(w, p.Status, "application/problem+json", p)
 }
 
