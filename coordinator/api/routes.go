@@ -111,7 +111,7 @@ func op(method, path, id, summary, about string, errors ...int) operation {
 func register[I, O any](s *Server, o operation, handler func(context.Context, *I) (*O, error)) {
 	o.in, o.out = reflect.TypeFor[I](), reflect.TypeFor[O]()
 	s.operations = append(s.operations, o)
-	input, output := request.NewInput(o.in, o.most), newOutput(o.out)
+	input := request.NewInput(o.in, o.most)
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		in := new(I)
 		if p := input.Read(w, r, in); p != nil {
@@ -123,7 +123,7 @@ func register[I, O any](s *Server, o operation, handler func(context.Context, *I
 			wire.ProblemOf(err).Write(w)
 			return
 		}
-		output.write(w, r, reflect.ValueOf(out).Elem())
+		write(w, r, reflect.ValueOf(out).Elem())
 	}
 	if s.mux.HandleFunc(o.method+" "+o.path, answer); o.also != "" {
 		s.mux.HandleFunc(o.method+" "+o.also, answer)
@@ -143,28 +143,18 @@ type streamOutput struct {
 	Body func(http.ResponseWriter, *http.Request)
 }
 
-// An output writes answers of one type. Of their fields, Status is the status, Body is sent as JSON unless it
-// is bytes or writes itself, and the others are headers, which are left out where they are "".
-type output []string // what each field is
-
-func newOutput(t reflect.Type) (o output) {
-	for f := range t.Fields() {
-		o = append(o, cmp.Or(f.Tag.Get("header"), f.Name))
-	}
-	return o
-}
-
-// write answers with a value of the type.
-func (o output) write(w http.ResponseWriter, r *http.Request, v reflect.Value) {
+// write answers with a struct. Of its fields, Status is the status, Body is sent as JSON unless it is
+// bytes or writes itself, and the others are headers, which are left out where they are "".
+func write(w http.ResponseWriter, r *http.Request, v reflect.Value) {
 	status, body := http.StatusOK, any(nil)
-	for i, name := range o {
-		switch f := v.Field(i); {
-		case name == "Status":
+	for field, f := range v.Fields() {
+		switch {
+		case field.Name == "Status":
 			status = cmp.Or(int(f.Int()), status)
-		case name == "Body":
+		case field.Name == "Body":
 			body = f.Interface()
 		case f.String() != "":
-			w.Header().Set(name, f.String())
+			w.Header().Set(field.Tag.Get("header"), f.String())
 		}
 	}
 	switch body := body.(type) {
