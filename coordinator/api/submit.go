@@ -15,14 +15,9 @@ import (
 )
 
 type (
-	submitInput struct {
+	submitInput[T any] struct {
 		request.Key
-		Body request.Task
-	}
-
-	batchInput struct {
-		request.Key
-		Body request.Batch
+		Body T
 	}
 
 	submitOutput struct {
@@ -38,14 +33,14 @@ func (s *Server) submitRoutes() {
 	submit := op(http.MethodPost, "/v1/tasks", "submit-task", "Submit a task", "201: the task is new, and durable. 200: it exists already, under that id or idempotency key. "+spellings+" A list of tasks is accepted here too, as at /v1/tasks/batch.",
 		http.StatusConflict, http.StatusTooManyRequests)
 	submit.most, submit.also = wire.MaxList, "/tasks"
-	register(s, submit, func(ctx context.Context, in *submitInput) (*submitOutput, error) {
-		return s.submit(ctx, in.Key.Key(), &in.Body)
+	register(s, submit, func(ctx context.Context, in *submitInput[request.Task]) (*submitOutput, error) {
+		return s.submit(ctx, string(in.Key), &in.Body)
 	})
 	batch := op(http.MethodPost, "/v1/tasks/batch", "submit-tasks", "Submit a list of tasks", "All of them are accepted, or none. 201: some are new, and durable. 200: all exist already. "+spellings,
 		http.StatusConflict, http.StatusTooManyRequests)
 	batch.most = wire.MaxList
-	register(s, batch, func(ctx context.Context, in *batchInput) (*submitOutput, error) {
-		return s.submit(ctx, in.Key.Key(), &in.Body.Task)
+	register(s, batch, func(ctx context.Context, in *submitInput[request.Batch]) (*submitOutput, error) {
+		return s.submit(ctx, string(in.Key), &in.Body.Task)
 	})
 
 	preview := op(http.MethodPost, "/v1/tasks/preview", "preview-tasks", "Show what would be run for tasks", "They are checked as at a submit, and their prompts are built. Nothing is kept, and no agent starts.", http.StatusConflict, http.StatusTooManyRequests)
@@ -53,7 +48,7 @@ func (s *Server) submitRoutes() {
 	answers(s, preview, lasting(func(ctx context.Context, in *with[request.Tasks]) (out wire.PreviewBody, err error) {
 		specs := in.Body.Specs
 		for i := range specs {
-			s.number(ctx, &specs[i])
+			s.complete(ctx, &specs[i])
 		}
 		leave, err := s.searches.enter(ctx) // each of them has a search
 		if err != nil {
@@ -68,9 +63,14 @@ func (s *Server) submitRoutes() {
 // submit accepts tasks under the key of their request, which may be "".
 func (s *Server) submit(ctx context.Context, key string, body *request.Task) (*submitOutput, error) {
 	specs := body.Specs
-	numbers := make([]number, len(specs))
+	begun, status := s.opts.Now().Truncate(time.Millisecond), http.StatusOK // as exact as createdAt in the ledger
 	for i := range specs {
-		numbers[i] = s.number(ctx, &specs[i])
+		s.complete(ctx, &specs[i])
+	}
+	note := func(t *state.Task, id string) {
+		if t.ID == id && !t.CreatedAt.Before(begun) {
+			status = http.StatusCreated // one of them is new
+		}
 	}
 	if !body.IsList {
 		spec := specs[0]
@@ -79,15 +79,15 @@ func (s *Server) submit(ctx context.Context, key string, body *request.Task) (*s
 		}
 		spec.IdempotencyKey = cmp.Or(spec.IdempotencyKey, key)
 		t, err := s.rooms.Submit(ctx, spec)
-		return &submitOutput{Status: numbers[0].status(&t), Location: "/v1/tasks/" + url.PathEscape(t.ID), Body: s.submitted(t)}, err
+		note(&t, spec.ID)
+		return &submitOutput{Status: status, Location: "/v1/tasks/" + url.PathEscape(t.ID), Body: s.submitted(t)}, err
 	}
 	tasks, err := s.rooms.SubmitOnce(ctx, key, specs)
 	if err != nil {
 		return nil, err
 	}
-	status := http.StatusOK
 	for i := range tasks {
-		status = max(status, numbers[i].status(&tasks[i])) // one of them is new
+		note(&tasks[i], specs[i].ID)
 	}
 	return &submitOutput{Body: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -104,28 +104,11 @@ func (s *Server) submitted(t state.Task) wire.TaskView {
 	return v
 }
 
-// A number is the id that a task would have if it were new.
-type number struct {
-	id     string
-	chosen bool // by the client
-	begun  time.Time
-}
-
-// number completes a spec: with an id if the client has chosen none, and with the run
+// complete completes a spec: with an id if the client has chosen none, and with the run
 // that asks, which has no environment of its own.
-func (s *Server) number(ctx context.Context, spec *task.TaskSpec) number {
-	n := number{chosen: spec.ID != "", begun: s.opts.Now().Truncate(time.Millisecond)} // as exact as createdAt in the ledger
-	if !n.chosen {
+func (s *Server) complete(ctx context.Context, spec *task.TaskSpec) {
+	if spec.ID == "" {
 		spec.ID = s.opts.NewID()
 	}
-	n.id, spec.FromRun, spec.Environment = spec.ID, guard.Run(ctx), environment(ctx, spec.Environment)
-	return n
-}
-
-// status returns the HTTP status for the task that was made, or found.
-func (n *number) status(t *state.Task) int {
-	if t.ID != n.id || n.chosen && t.CreatedAt.Before(n.begun) {
-		return http.StatusOK
-	}
-	return http.StatusCreated
+	spec.FromRun, spec.Environment = guard.Run(ctx), environment(ctx, spec.Environment)
 }

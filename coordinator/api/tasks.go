@@ -70,7 +70,7 @@ func (s *Server) taskRoutes() {
 	edit := op(http.MethodPatch, "/v1/tasks/{id}", "edit-task", "Change fields of a task that waits", "A JSON merge patch (RFC 7396): what it names is changed, null unsets, all of it or nothing. "+
 		"With another session or agent the task leaves its session. What does not wait any more is a conflict.", http.StatusPreconditionFailed)
 	register(s, edit, func(ctx context.Context, in *editInput) (*taskOutput, error) {
-		return s.answer(s.rooms.Edit(ctx, in.ID, task.Patch{Fields: in.Body, Seqs: in.Seqs()}, ledger.ByClient))
+		return s.answer(s.rooms.Edit(ctx, in.ID, task.Patch{Fields: in.Body, Seqs: in.Seqs}, ledger.ByClient))
 	})
 
 	for _, act := range []struct {

@@ -10,16 +10,11 @@ import (
 )
 
 // A Key is part of the input of an operation whose requests may have an idempotency key. It
-// takes the header by itself, where it can be told from one that is empty or there twice.
-type Key struct {
-	key string
-}
+// takes the header by itself, where it can be told from one that is empty or there twice. "": there is none.
+type Key string
 
 // KeyHeader is the header with the idempotency key of a request.
 const KeyHeader = "Idempotency-Key"
-
-// Key returns the idempotency key of the request; "" if it has none.
-func (k *Key) Key() string { return k.key }
 
 // Resolve implements [Resolver].
 func (k *Key) Resolve(r *http.Request) []error {
@@ -31,7 +26,7 @@ func (k *Key) Resolve(r *http.Request) []error {
 	if len(values) > 1 {
 		fault = "the header is there twice"
 	}
-	if k.key = key; fault != "" {
+	if *k = Key(key); fault != "" {
 		return []error{task.Wrong(KeyHeader, "send for example "+KeyHeader+`: "8e03978e-40d5-43dd-bc93-6894a57f9324", or leave the key out`, "%s cannot be used: %s", KeyHeader, fault)}
 	}
 	return nil
@@ -58,12 +53,9 @@ func parseKey(value string) (key, fault string) {
 // A Match is part of the input of an operation that takes an If-Match. Its field describes
 // the header, which Resolve takes by itself, as a [Key] does.
 type Match struct {
-	IfMatch string `header:"If-Match" doc:"ETag of the task as it was last seen: a task that has changed since is not edited (412)" example:"\"1043\""`
-	seqs    []uint64
+	IfMatch string   `header:"If-Match" doc:"ETag of the task as it was last seen: a task that has changed since is not edited (412)" example:"\"1043\""`
+	Seqs    []uint64 // the numbers that it permits; none if it permits any, or is not there
 }
-
-// Seqs returns the numbers that the If-Match permits; none if it permits any, or is not there.
-func (m *Match) Seqs() []uint64 { return m.seqs }
 
 // Resolve implements [Resolver]. An ETag that is none of ours permits nothing. An empty
 // header, of a client that has lost its ETag, is refused.
@@ -87,7 +79,7 @@ func (m *Match) Resolve(r *http.Request) []error {
 		if err != nil || ETag(seq) != tag {
 			seq = 0 // no record has that number
 		}
-		m.seqs = append(m.seqs, seq)
+		m.Seqs = append(m.Seqs, seq)
 	}
 	return nil
 }
