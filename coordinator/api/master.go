@@ -52,13 +52,9 @@ func (s *Server) monitorRoutes() {
 	})
 }
 
-func (s *Server) dispatchRoutes() {
+func (s *Server) controlRoutes() {
 	register(s, op(http.MethodPost, "/v1/pause", "pause", "Pause dispatch", "No task starts until dispatch is resumed, also after a restart. Present runs go on."), func(ctx context.Context, in *with[*wire.PauseBody]) (*struct{}, error) {
-		reason := ""
-		if in.Body != nil {
-			reason = in.Body.Reason
-		}
-		return &struct{}{}, s.rooms.Pause(ctx, reason, ledger.ByClient)
+		return &struct{}{}, s.rooms.Pause(ctx, in.Body.Reason, ledger.ByClient)
 	})
 	register(s, op(http.MethodPost, "/v1/resume", "resume", "Resume dispatch", "Tasks start again."), func(ctx context.Context, _ *with[*noBody]) (*struct{}, error) {
 		return &struct{}{}, s.rooms.Resume(ctx, ledger.ByClient)
@@ -66,9 +62,6 @@ func (s *Server) dispatchRoutes() {
 	register(s, op(http.MethodPost, "/v1/handover", "handover", "Start nothing more, and exit after the present runs", "The next master goes on with the queue. stint serve asks a master in the background for this, and stint serve --stop any."), func(ctx context.Context, _ *with[*noBody]) (*struct{}, error) {
 		return &struct{}{}, s.rooms.Handover(ctx)
 	})
-}
-
-func (s *Server) ledgerRoutes() {
 	answers(s, op(http.MethodGet, "/v1/ledger/findings", "ledger-findings", "List what is wrong in the ledger", "Each finding has a file and a line. A record that cannot be read is set aside; all others count."), func(context.Context, *struct{}) (wire.FindingsBody, error) {
 		return wire.FindingsBody{Findings: notNull(s.rooms.Findings())}, nil
 	})
@@ -137,9 +130,6 @@ func (s *Server) scheduleRoutes() {
 		{"resume", "Resume a schedule", "It fires from now on; what was due while it was paused is dropped."},
 	} {
 		answers(s, op(http.MethodPost, "/v1/schedules/{name}/"+act[0], act[0]+"-schedule", act[1], act[2]), func(ctx context.Context, in *scheduleInput) (task.Schedule, error) {
-			if in.Body == nil {
-				in.Body = &wire.MomentBody{}
-			}
 			return s.rooms.Schedules.ActOnSchedule(ctx, in.Name, act[0], in.Body.At)
 		})
 	}

@@ -58,6 +58,12 @@ func (s *Server) reportRoutes() {
 		defer leave()
 		return s.rooms.SearchMemory(ctx, q)
 	}))
+	answers(s, op(http.MethodGet, "/v1/sessions", "list-sessions", "List sessions", "Each conversation that a task can go on with."), func(context.Context, *struct{}) (wire.SessionsBody, error) {
+		return wire.SessionsBody{Sessions: notNull(s.rooms.Sessions())}, nil
+	})
+	one := op(http.MethodGet, "/v1/sessions/{key}", "get-session", "Show a session with its tasks and its transcript", "The transcript comes whole, or page by page from its end: limit and cursor.")
+	one.also = "/v1/sessions/{key...}" // a key with slashes that were not escaped
+	answers(s, one, s.session)
 }
 
 func (s *Server) usage(ctx context.Context, in *usageInput) (out usageBody, err error) {
@@ -85,15 +91,6 @@ type sessionInput struct {
 	Key    string `path:"key" doc:"A session: its key or its id" example:"web"`
 	Limit  int    `query:"limit" minimum:"0" maximum:"1000" doc:"At most so many messages, the last ones; 0: all. They may be fewer where they are large" example:"100"`
 	Cursor string `query:"cursor" doc:"The older of an answer: go on with the messages before it" example:"2s"`
-}
-
-func (s *Server) sessionRoutes() {
-	answers(s, op(http.MethodGet, "/v1/sessions", "list-sessions", "List sessions", "Each conversation that a task can go on with."), func(context.Context, *struct{}) (wire.SessionsBody, error) {
-		return wire.SessionsBody{Sessions: notNull(s.rooms.Sessions())}, nil
-	})
-	one := op(http.MethodGet, "/v1/sessions/{key}", "get-session", "Show a session with its tasks and its transcript", "The transcript comes whole, or page by page from its end: limit and cursor.")
-	one.also = "/v1/sessions/{key...}" // a key with slashes that were not escaped
-	answers(s, one, s.session)
 }
 
 // pageLength is how many messages a page has whose request does not say.

@@ -31,7 +31,7 @@ const BodyTimeout = 30 * time.Second
 type Resolver interface{ Resolve(r *http.Request) []error }
 
 // An Input reads requests into values of one type. Their fields have tags that say what of a request they
-// take: path, query or header. A field Body takes the body; one that is a pointer may be left out.
+// take: path, query or header. A field Body takes the body; one that is a pointer may be left out, and is then a zero value.
 type Input struct {
 	params   []param
 	known    map[string]bool // names of query parameters
@@ -124,13 +124,16 @@ func (in *Input) Read(w http.ResponseWriter, r *http.Request, v any) *wire.Probl
 		if p := in.receive(w, r, buf); p != nil {
 			return p
 		}
-		if buf.Len() > 0 {
-			switch body := to.FieldByIndex(in.body); in.schema {
-			case nil:
-				refused = body.Addr().Interface().(reader).read(buf.Bytes())
-			default:
-				refused = in.schema.Decode(buf.Bytes(), body)
-			}
+		body := to.FieldByIndex(in.body)
+		switch {
+		case buf.Len() == 0:
+		case in.schema == nil:
+			refused = body.Addr().Interface().(reader).read(buf.Bytes())
+		default:
+			refused = in.schema.Decode(buf.Bytes(), body)
+		}
+		if in.optional && body.IsNil() {
+			body.Set(reflect.New(body.Type().Elem()))
 		}
 	}
 	var own []error
