@@ -34,11 +34,10 @@ type Resolver interface{ Resolve(r *http.Request) []error }
 // take: path, query or header. A field Body takes the body; one that is a pointer may be left out, and is then a zero value.
 type Input struct {
 	params   []param
-	known    map[string]bool // names of query parameters
-	body     []int           // index of the field Body; nil: there is none
-	schema   *task.Schema    // of the body; nil: it reads itself
-	optional bool            // the body is
-	most     int64           // bytes of a body
+	body     []int        // index of the field Body; nil: there is none
+	schema   *task.Schema // of the body; nil: it reads itself
+	optional bool         // the body is
+	most     int64        // bytes of a body
 }
 
 // A param is one parameter, with what the tags of its field say of it.
@@ -71,7 +70,7 @@ func newParam(f reflect.StructField, in, name string) param {
 
 // NewInput returns what reads requests into values of a type, with bodies of at most that many bytes.
 func NewInput(t reflect.Type, most int64) *Input {
-	in := &Input{known: map[string]bool{}, most: most}
+	in := &Input{most: most}
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Name == "Body" {
 			in.body, in.optional = f.Index, f.Type.Kind() == reflect.Pointer
@@ -83,7 +82,6 @@ func NewInput(t reflect.Type, most int64) *Input {
 		for _, place := range []string{"path", "query", "header"} {
 			if name := f.Tag.Get(place); name != "" {
 				in.params = append(in.params, newParam(f, place, name))
-				in.known[name] = in.known[name] || place == "query"
 			}
 		}
 	}
@@ -96,12 +94,9 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // Read puts a request into v, a pointer to a value of the type. It returns why the request is refused, nil if it is not.
 func (in *Input) Read(w http.ResponseWriter, r *http.Request, v any) *wire.Problem {
 	var f task.Faults
-	query := url.Values(nil)
-	if r.URL.RawQuery != "" {
-		query = r.URL.Query()
-	}
+	query := r.URL.Query()
 	for name := range query {
-		if !in.known[name] {
+		if !slices.ContainsFunc(in.params, func(p param) bool { return p.in == "query" && p.name == name }) {
 			f = append(f, task.Fault{At: "query." + name, Text: "unknown query parameter"})
 		}
 	}
