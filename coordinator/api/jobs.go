@@ -33,17 +33,10 @@ type (
 	JobRef struct {
 		ID string `path:"id" doc:"Id of the job, or a unique piece of it" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	}
-	retryJobInput struct {
+	// aboutJob names a job with which something is done.
+	aboutJob[T any] struct {
 		JobRef
-		Body *noBody
-	}
-	ackInput struct {
-		JobRef
-		Body jobs.Ack
-	}
-	failInput struct {
-		JobRef
-		Body jobs.Fail
+		Body T
 	}
 
 	enqueueOutput struct {
@@ -83,13 +76,13 @@ func (s *Server) jobRoutes() {
 		list, err := s.rooms.Jobs.Pull(ctx, in.Body)
 		return wire.JobsBody{Jobs: notNull(list)}, err
 	})
-	twice(s, op(http.MethodPost, path+"/{id}/ack", "ack-job", "Acknowledge a job that was done", "With next_action_at, the next job of the same object and action is queued in the same change."), func(ctx context.Context, in *ackInput) (jobs.Job, error) {
+	twice(s, op(http.MethodPost, path+"/{id}/ack", "ack-job", "Acknowledge a job that was done", "With next_action_at, the next job of the same object and action is queued in the same change."), func(ctx context.Context, in *aboutJob[jobs.Ack]) (jobs.Job, error) {
 		return s.rooms.Jobs.Ack(ctx, in.ID, in.Body)
 	})
-	twice(s, op(http.MethodPost, path+"/{id}/fail", "fail-job", "Report that an attempt has failed", "The job is due again after its delay, or, once its attempts are used up, a dead letter. The same request again changes nothing."), func(ctx context.Context, in *failInput) (jobs.Job, error) {
+	twice(s, op(http.MethodPost, path+"/{id}/fail", "fail-job", "Report that an attempt has failed", "The job is due again after its delay, or, once its attempts are used up, a dead letter. The same request again changes nothing."), func(ctx context.Context, in *aboutJob[jobs.Fail]) (jobs.Job, error) {
 		return s.rooms.Jobs.Fail(ctx, in.ID, in.Body)
 	})
-	twice(s, op(http.MethodPost, path+"/{id}/retry", "retry-job", "Queue a dead letter again", "It is due now, and has all its attempts again."), func(ctx context.Context, in *retryJobInput) (jobs.Job, error) {
+	twice(s, op(http.MethodPost, path+"/{id}/retry", "retry-job", "Queue a dead letter again", "It is due now, and has all its attempts again."), func(ctx context.Context, in *aboutJob[*noBody]) (jobs.Job, error) {
 		return s.rooms.Jobs.Retry(ctx, in.ID)
 	})
 }

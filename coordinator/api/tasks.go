@@ -20,10 +20,10 @@ type (
 		ID string `path:"id" doc:"A task: its id, any unique piece of it, or @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	}
 
-	// actInput names a task with which something is done that needs no more words.
-	actInput struct {
+	// about names a task with which something is done.
+	about[T any] struct {
 		Ref
-		Body *noBody
+		Body T
 	}
 
 	// with is an input that is a body alone.
@@ -43,11 +43,6 @@ type (
 		Ref
 		request.Match
 		Body request.Patch
-	}
-
-	moveInput struct {
-		Ref
-		Body task.Place
 	}
 
 	taskOutput struct {
@@ -83,17 +78,17 @@ func (s *Server) taskRoutes() {
 		{"hold", "Hold a queued task", "It does not start until it is released. Tasks behind it in its lane pass it.", Master.Hold},
 		{"release", "Release a held task", "It runs when its turn comes. This also ends a hold because an old agent may still be alive.", Master.Release},
 	} {
-		register(s, op(http.MethodPost, "/v1/tasks/{id}/"+act.name, act.name+"-task", act.summary, act.about), func(ctx context.Context, in *actInput) (*taskOutput, error) {
+		register(s, op(http.MethodPost, "/v1/tasks/{id}/"+act.name, act.name+"-task", act.summary, act.about), func(ctx context.Context, in *about[*noBody]) (*taskOutput, error) {
 			return s.answer(act.do(s.rooms.Master, ctx, in.ID, ledger.ByClient))
 		})
 	}
-	register(s, op(http.MethodPost, "/v1/tasks/{id}/move", "move-task", "Move a queued task in its lane", "To the front, or before another task of the lane. One of first and before is needed."), func(ctx context.Context, in *moveInput) (*taskOutput, error) {
+	register(s, op(http.MethodPost, "/v1/tasks/{id}/move", "move-task", "Move a queued task in its lane", "To the front, or before another task of the lane. One of first and before is needed."), func(ctx context.Context, in *about[task.Place]) (*taskOutput, error) {
 		if to := in.Body; to.First == (to.Before != "") {
 			return nil, task.Invalid(`send {"first":true} or {"before":"ID"}`, "first and before exclude each other, and one of them is needed")
 		}
 		return s.answer(s.rooms.Move(ctx, in.ID, in.Body, ledger.ByClient))
 	})
-	answers(s, op(http.MethodPost, "/v1/tasks/{id}/verify", "verify-task", "Run the verify command of a task by itself", "Records how it ended; the status of the task stays. The answer comes when the command has ended.", http.StatusLocked), lasting(func(ctx context.Context, in *actInput) (task.CheckResult, error) {
+	answers(s, op(http.MethodPost, "/v1/tasks/{id}/verify", "verify-task", "Run the verify command of a task by itself", "Records how it ended; the status of the task stays. The answer comes when the command has ended.", http.StatusLocked), lasting(func(ctx context.Context, in *about[*noBody]) (task.CheckResult, error) {
 		return s.rooms.Verify(ctx, in.ID, ledger.ByClient)
 	}))
 	register(s, op(http.MethodGet, "/v1/tasks/{id}/wait", "wait-task", "Wait until a task has ended", "The answer comes when the task has ended, which may take days."), lasting(s.wait))
