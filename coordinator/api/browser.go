@@ -26,7 +26,7 @@ type (
 )
 
 // Resolve implements [request.Resolver].
-func (in *signInInput) Resolve(r *http.Request) []error {
+func (in *signInInput) Resolve(r *http.Request) error {
 	in.host = r.Host
 	return nil
 }

@@ -51,9 +51,9 @@ func (s *Server) runRoutes() {
 }
 
 // Resolve refuses a name that needs another reading than ours to be understood.
-func (in *fileInput) Resolve(r *http.Request) []error {
+func (in *fileInput) Resolve(r *http.Request) error {
 	if strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") {
-		return []error{&task.Error{Code: task.CodeInvalid, Message: "a slash of the path is escaped", Hint: "write it as it is", Field: "name"}}
+		return &task.Error{Code: task.CodeInvalid, Message: "a slash of the path is escaped", Hint: "write it as it is", Field: "name"}
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ type Key string
 const KeyHeader = "Idempotency-Key"
 
 // Resolve implements [Resolver].
-func (k *Key) Resolve(r *http.Request) []error {
+func (k *Key) Resolve(r *http.Request) error {
 	values := r.Header[KeyHeader]
 	if len(values) == 0 {
 		return nil
@@ -27,7 +27,7 @@ func (k *Key) Resolve(r *http.Request) []error {
 		fault = "the header is there twice"
 	}
 	if *k = Key(key); fault != "" {
-		return []error{task.Wrong(KeyHeader, "send for example "+KeyHeader+`: "8e03978e-40d5-43dd-bc93-6894a57f9324", or leave the key out`, "%s cannot be used: %s", KeyHeader, fault)}
+		return task.Wrong(KeyHeader, "send for example "+KeyHeader+`: "8e03978e-40d5-43dd-bc93-6894a57f9324", or leave the key out`, "%s cannot be used: %s", KeyHeader, fault)
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ type Match struct {
 
 // Resolve implements [Resolver]. An ETag that is none of ours permits nothing. An empty
 // header, of a client that has lost its ETag, is refused.
-func (m *Match) Resolve(r *http.Request) []error {
+func (m *Match) Resolve(r *http.Request) error {
 	const name = "If-Match"
 	lines := r.Header[name]
 	var tags []string
@@ -72,7 +72,7 @@ func (m *Match) Resolve(r *http.Request) []error {
 	case len(lines) == 0 || slices.Equal(tags, []string{"*"}):
 		return nil
 	case len(tags) == 0:
-		return []error{task.Wrong(name, "send the ETag of the task as you last saw it, or leave the header out", "the header %s is empty", name)}
+		return task.Wrong(name, "send the ETag of the task as you last saw it, or leave the header out", "the header %s is empty", name)
 	}
 	for _, tag := range tags {
 		seq, err := strconv.ParseUint(strings.Trim(tag, `"`), 10, 64)

@@ -28,7 +28,7 @@ import (
 const BodyTimeout = 30 * time.Second
 
 // A Resolver is an input that takes more of a request by itself, and returns what is wrong there, which is answered as it is.
-type Resolver interface{ Resolve(r *http.Request) []error }
+type Resolver interface{ Resolve(r *http.Request) error }
 
 // An Input reads requests into values of one type. Their fields have tags that say what of a request they
 // take: path, query or header. A field Body takes the body; one that is a pointer may be left out, and is then a zero value.
@@ -131,14 +131,13 @@ func (in *Input) Read(w http.ResponseWriter, r *http.Request, v any) *wire.Probl
 			body.Set(reflect.New(body.Type().Elem()))
 		}
 	}
-	var own []error
 	if resolver, ok := v.(Resolver); ok {
-		own = resolver.Resolve(r)
+		if err := resolver.Resolve(r); err != nil {
+			return wire.ProblemOf(err)
+		}
 	}
 	faults, areFaults := refused.(task.Faults)
 	switch {
-	case own != nil:
-		return wire.ProblemOf(own[0])
 	case refused != nil && !areFaults:
 		return wire.ProblemOf(refused)
 	case f != nil || areFaults:

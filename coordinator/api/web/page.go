@@ -48,7 +48,9 @@ var assets = map[string]string{"app.js": "text/javascript; charset=utf-8", "styl
 
 // pageTemplate is compiled when it is first used: few processes are masters.
 var pageTemplate = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("page.html").Funcs(template.FuncMap{"short": state.ShortID, "named": task.IsNamedLane}).ParseFS(files, "page.html"))
+	return template.Must(template.New("page.html").Funcs(template.FuncMap{
+		"short": state.ShortID, "named": task.IsNamedLane, "stateOf": stateOf, "statuses": func() []state.Status { return state.Statuses[:] },
+	}).ParseFS(files, "page.html"))
 })
 
 const (
@@ -59,39 +61,26 @@ const (
 type (
 	// A page is what the template shows. Unless the reader is known, it is the page to sign in, and empty.
 	page struct {
-		Known      bool
-		Mark       string // tells the script which master has written it
-		Seq        uint64 // of the newest record before it was written
-		Title      string
-		Health     task.Health
-		Counts     []statusCount
-		Error      *wire.Problem // instead of what follows
-		Task       *pageTask     // instead of the list
-		Help       *pageHelp     // likewise
-		Rows       []pageRow
-		Cursor     string             // of this list; "" if it is the newest
-		Older      string             // of the next one; "" if there is none
-		Accounts   []state.AccountUse // that are used, are closed, or have told their quota
-		Due        *Due               // nil: there is nothing of it
-		Agents     []string
-		Priorities []int
-		Workspace  string // of the task that was queued last
-	}
-
-	statusCount struct {
-		Status state.Status
-		Number int
-	}
-
-	// A pageRow is a task of the list.
-	pageRow struct {
-		wire.TaskView
-		State string // the status, and what is special about it
+		Known     bool
+		Mark      string // tells the script which master has written it
+		Seq       uint64 // of the newest record before it was written
+		Title     string
+		Health    task.Health
+		Error     *wire.Problem // instead of what follows
+		Task      *pageTask     // instead of the list
+		Help      *pageHelp     // likewise
+		Rows      []wire.TaskView
+		Cursor    string             // of this list; "" if it is the newest
+		Older     string             // of the next one; "" if there is none
+		Accounts  []state.AccountUse // that are used, are closed, or have told their quota
+		Due       *Due               // nil: there is nothing of it
+		Agents    []string
+		Workspace string // of the task that was queued last
 	}
 
 	// A pageTask is the one task that is shown.
 	pageTask struct {
-		pageRow
+		wire.TaskView
 		Actions []string // that are possible now
 		Log     string   // what the last run did
 		LogNote string   // what is missing of it
@@ -132,12 +121,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writePage(w, r, http.StatusUnauthorized, &page{})
 		return
 	}
-	p := &page{Known: true, Seq: s.Seq(), Health: s.Health(), Agents: s.Agents, Priorities: []int{9, 8, 7, 6, 5, 4, 3, 2, 1}}
-	for _, status := range state.Statuses[:] {
-		if n := p.Health.Counts[status]; n > 0 {
-			p.Counts = append(p.Counts, statusCount{status, n})
-		}
-	}
+	p := &page{Known: true, Seq: s.Seq(), Health: s.Health(), Agents: s.Agents}
 	if last := s.List(state.Filter{Limit: 1}); len(last) > 0 {
 		p.Workspace = last[0].Workspace
 	}
@@ -211,7 +195,7 @@ func (s *Site) fillList(ctx context.Context, p *page, cursor string) error {
 		if v.Status.Terminal() && v.Status != state.Done {
 			v.Why = strings.TrimPrefix(state.Because(string(v.Reason), v.Error), ": ")
 		}
-		p.Rows = append(p.Rows, pageRow{v, stateOf(&v.Task)})
+		p.Rows = append(p.Rows, v)
 	}
 	p.Accounts = slices.DeleteFunc(s.Accounts(), func(a state.AccountUse) bool {
 		return a.Running+a.Waiting == 0 && (a.Why == "" && a.Quota == nil || a.Title == "" && !a.Hold) // or it is not configured
@@ -226,7 +210,7 @@ func (s *Site) fillList(ctx context.Context, p *page, cursor string) error {
 }
 
 // stateOf returns the status of a task and what is special about it.
-func stateOf(t *state.Task) string {
+func stateOf(t state.Task) string {
 	switch {
 	case t.Hold && !t.Status.Terminal():
 		return string(t.Status) + " (held)"
@@ -246,7 +230,7 @@ func (s *Site) fillTask(ctx context.Context, p *page, ref string) error {
 		v.Why = string(v.Reason)
 	}
 	p.Title = v.Title
-	p.Task = &pageTask{pageRow: pageRow{v, stateOf(&v.Task)}}
+	p.Task = &pageTask{TaskView: v}
 	p.Task.Log, p.Task.LogNote = lastLog(v.RunDir, v.Status == state.Running)
 	switch {
 	case v.Archived != "":

@@ -330,10 +330,10 @@ func FuzzPage(f *testing.F) {
 	}
 	render := func(t testing.TB, text string) string {
 		w := httptest.NewRecorder()
-		row := pageRow{wire.TaskView{Task: taskSaying(text), Why: text, RunDir: text}, text}
+		row := wire.TaskView{Task: taskSaying(text), Why: text, RunDir: text}
 		writePage(w, httptest.NewRequest("GET", "/", nil), 200, &page{
-			Known: true, Title: text, Health: healthSaying(text), Rows: []pageRow{row}, Agents: []string{text}, Workspace: text,
-			Task: &pageTask{pageRow: row, Actions: []string{"retry"}, Log: text, LogNote: text},
+			Known: true, Title: text, Health: healthSaying(text), Rows: []wire.TaskView{row}, Agents: []string{text}, Workspace: text,
+			Task: &pageTask{TaskView: row, Actions: []string{"retry"}, Log: text, LogNote: text},
 		})
 		return skeleton(t, parsePage(t, w.Body.String()))
 	}
