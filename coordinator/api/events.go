@@ -77,12 +77,7 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*streamOutput, erro
 
 // acceptsLines reports whether an Accept header names JSON lines.
 func acceptsLines(accept string) bool {
-	for kind := range strings.SplitSeq(accept, ",") {
-		if kind, _, _ = strings.Cut(kind, ";"); strings.EqualFold(strings.TrimSpace(kind), wire.JSONLines) {
-			return true
-		}
-	}
-	return false
+	return strings.Contains(strings.ToLower(accept), wire.JSONLines)
 }
 
 // An eventStream tells one reader what changes. It belongs to one goroutine.
