@@ -33,14 +33,12 @@ func (in *signInInput) Resolve(r *http.Request) error {
 
 const (
 	pathSignIn = "/ui/session" // where the page's script exchanges the code for a cookie
-	maxSignIn  = 1 << 10       // bytes of a body that is read from whoever sends one
+	maxSignIn  = 1<<10 - 1     // bytes of a body that is read from whoever sends one; with more the answer is 413
 )
 
 func (s *Server) browserRoutes() {
 	answers(s, op(http.MethodPost, "/v1/ui/code", "ui-code", "Give an address that lets one browser in, once", "The address holds a one-time code that expires after a minute. stint ui opens it. A master without a TCP port opens one, until an hour after the page was used last; if it cannot, the answer is 409.", http.StatusConflict), s.code)
-	signIn := op(http.MethodPost, pathSignIn, "ui-session", "Take a one-time code, and give a browser its cookie (TCP only)", "The page's script sends the code of its address, and gets a cookie and a key for the header Stint-Page. A code that was used before, or has expired, is a 401.")
-	signIn.most = maxSignIn - 1 // with more than that the answer is 413
-	register(s, signIn, s.signIn)
+	register(s, op(http.MethodPost, pathSignIn, "ui-session", "Take a one-time code, and give a browser its cookie (TCP only)", "The page's script sends the code of its address, and gets a cookie and a key for the header Stint-Page. A code that was used before, or has expired, is a 401.").upTo(maxSignIn), s.signIn)
 }
 
 func (s *Server) code(context.Context, *with[*noBody]) (wire.PageAddress, error) {

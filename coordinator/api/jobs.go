@@ -52,9 +52,7 @@ const maxJob = 1 << 20
 // jobRoutes registers the interface of document 003, at its own paths and below /v1.
 func (s *Server) jobRoutes() {
 	const path = "/v1/scheduler/jobs"
-	enqueue := op(http.MethodPost, path, "enqueue-job", "Enqueue a due job", "201: it is new, and durable. 200: a job with its key exists already. Where no key is given, it is object_id:action:run_at. run_at must not be past.", http.StatusConflict)
-	enqueue.most, enqueue.also = maxJob, strings.TrimPrefix(path, "/v1")
-	register(s, enqueue, func(ctx context.Context, in *with[jobs.Spec]) (*enqueueOutput, error) {
+	register(s, op(http.MethodPost, path, "enqueue-job", "Enqueue a due job", "201: it is new, and durable. 200: a job with its key exists already. Where no key is given, it is object_id:action:run_at. run_at must not be past.", http.StatusConflict).upTo(maxJob).alias(strings.TrimPrefix(path, "/v1")), func(ctx context.Context, in *with[jobs.Spec]) (*enqueueOutput, error) {
 		defer s.rooms.Call()()
 		job, isNew, err := s.rooms.Jobs.Enqueue(ctx, in.Body)
 		out := &enqueueOutput{Status: http.StatusOK, Location: path + "/" + url.PathEscape(job.ID), Body: job}
@@ -89,8 +87,7 @@ func (s *Server) jobRoutes() {
 
 // twice adds an operation about jobs, also without /v1 in its path.
 func twice[I, T any](s *Server, o operation, handler func(context.Context, *I) (T, error)) {
-	o.most, o.also = maxJob, strings.TrimPrefix(o.path, "/v1")
-	answers(s, o, func(ctx context.Context, in *I) (T, error) {
+	answers(s, o.upTo(maxJob).alias(strings.TrimPrefix(o.path, "/v1")), func(ctx context.Context, in *I) (T, error) {
 		defer s.rooms.Call()()
 		return handler(ctx, in)
 	})

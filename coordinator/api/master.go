@@ -20,11 +20,7 @@ type readyBody struct {
 }
 
 func (s *Server) monitorRoutes() {
-	health := op(http.MethodGet, "/v1/health", "health", "Show how the master is", "It answers whatever is wrong: status and lastError say what.")
-	ready := op(http.MethodGet, "/v1/ready", "ready", "Report whether the master accepts tasks", "200 if it does. If it does not, 503 with the reason. Dispatch may be paused all the same.", http.StatusServiceUnavailable)
-	scrape := op(http.MethodGet, "/v1/metrics", "metrics", "Show metrics for Prometheus", "Text of its format 0.0.4. Counters start at 0 with the master.")
-	agents := op(http.MethodPost, "/v1/agents", "list-agents", "List the agents as the master would run them", "With the names of the variables that each gets, and never a value.")
-	answers(s, agents, lasting(func(ctx context.Context, in *with[wire.AgentsQuery]) (out wire.AgentsBody, err error) {
+	answers(s, op(http.MethodPost, "/v1/agents", "list-agents", "List the agents as the master would run them", "With the names of the variables that each gets, and never a value."), lasting(func(ctx context.Context, in *with[wire.AgentsQuery]) (out wire.AgentsBody, err error) {
 		if s.opts.LookAtAgents != nil {
 			out.Agents = s.opts.LookAtAgents(ctx, environment(ctx, in.Body.Environment), in.Body.Probe && guard.Run(ctx) == "")
 		}
@@ -32,13 +28,12 @@ func (s *Server) monitorRoutes() {
 		out.Agents, out.PID, out.Background = notNull(out.Agents), h.PID, h.Background
 		return out, nil
 	}))
-	answers(s, health, func(context.Context, *struct{}) (task.Health, error) { return s.rooms.Health(), nil })
+	answers(s, op(http.MethodGet, "/v1/health", "health", "Show how the master is", "It answers whatever is wrong: status and lastError say what."), func(context.Context, *struct{}) (task.Health, error) { return s.rooms.Health(), nil })
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { // also without a token: that the master answers, and whether on a port
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, "{\"status\":\"ok\",\"api_enabled\":%t}\n", s.port.Load() != nil) // the client may be gone
 	})
-	ready.also, scrape.also = "/ready", "/metrics"
-	answers(s, ready, func(context.Context, *struct{}) (readyBody, error) {
+	answers(s, op(http.MethodGet, "/v1/ready", "ready", "Report whether the master accepts tasks", "200 if it does. If it does not, 503 with the reason. Dispatch may be paused all the same.", http.StatusServiceUnavailable).alias("/ready"), func(context.Context, *struct{}) (readyBody, error) {
 		if err := s.rooms.Unready(); err != nil {
 			p := wire.ProblemOf(err)
 			return readyBody{}, wire.NewProblem(http.StatusServiceUnavailable, p.Code, p.Detail, p.Hint)
@@ -46,7 +41,7 @@ func (s *Server) monitorRoutes() {
 		paused, _ := s.rooms.Paused()
 		return readyBody{Ready: true, Paused: paused}, nil
 	})
-	register(s, scrape, func(context.Context, *struct{}) (*textOutput, error) {
+	register(s, op(http.MethodGet, "/v1/metrics", "metrics", "Show metrics for Prometheus", "Text of its format 0.0.4. Counters start at 0 with the master.").alias("/metrics"), func(context.Context, *struct{}) (*textOutput, error) {
 		m, due := s.rooms.Metrics(), s.rooms.Jobs.Metrics()
 		return &textOutput{ContentType: metrics.ContentType, Body: metrics.Text(&m, &due)}, nil
 	})
@@ -82,8 +77,7 @@ func (s *Server) controlRoutes() {
 		}
 		return s.rooms.Prune(ctx, olderThan, in.Body.DryRun)
 	}))
-	whole := op(http.MethodGet, "/v1/state", "state", "Dump the state of the master as text", "To compare it with what a fold of the journal gives. The format may change.")
-	register(s, whole, func(context.Context, *struct{}) (*textOutput, error) {
+	register(s, op(http.MethodGet, "/v1/state", "state", "Dump the state of the master as text", "To compare it with what a fold of the journal gives. The format may change."), func(context.Context, *struct{}) (*textOutput, error) {
 		var text bytes.Buffer
 		err := s.rooms.Dump(&text)
 		return &textOutput{ContentType: "text/plain; charset=utf-8", Body: text.Bytes()}, err

@@ -61,9 +61,7 @@ func (s *Server) reportRoutes() {
 	answers(s, op(http.MethodGet, "/v1/sessions", "list-sessions", "List sessions", "Each conversation that a task can go on with."), func(context.Context, *struct{}) (wire.SessionsBody, error) {
 		return wire.SessionsBody{Sessions: notNull(s.rooms.Sessions())}, nil
 	})
-	one := op(http.MethodGet, "/v1/sessions/{key}", "get-session", "Show a session with its tasks and its transcript", "The transcript comes whole, or page by page from its end: limit and cursor.")
-	one.also = "/v1/sessions/{key...}" // a key with slashes that were not escaped
-	answers(s, one, s.session)
+	answers(s, op(http.MethodGet, "/v1/sessions/{key}", "get-session", "Show a session with its tasks and its transcript", "The transcript comes whole, or page by page from its end: limit and cursor.").alias("/v1/sessions/{key...}"), s.session) // the other path has a key with slashes that were not escaped
 }
 
 func (s *Server) usage(ctx context.Context, in *usageInput) (out usageBody, err error) {

@@ -105,6 +105,12 @@ func op(method, path, id, summary, about string, errors ...int) operation {
 	return operation{method: method, path: path, id: id, summary: summary, about: about, errors: errors, most: wire.MaxBody}
 }
 
+// upTo sets how many bytes a body may have.
+func (o operation) upTo(most int64) operation { o.most = most; return o }
+
+// alias adds a path that the description leaves out.
+func (o operation) alias(path string) operation { o.also = path; return o }
+
 // register adds an operation. Its handler returns errors of the master as they are.
 func register[I, O any](s *Server, o operation, handler func(context.Context, *I) (*O, error)) {
 	o.in, o.out = reflect.TypeFor[I](), reflect.TypeFor[O]()

@@ -43,11 +43,8 @@ func (s *Server) runRoutes() {
 	answers(s, op(http.MethodGet, "/v1/tasks/{id}/files", "task-files", "List the files of a task", "Those that came with it, and those that were collected after its last run or, with run, what lies in the directory of that one."), func(ctx context.Context, in *filesInput) (task.TaskFiles, error) {
 		return s.rooms.Files(ctx, in.ID, in.Run)
 	})
-	file := op(http.MethodGet, "/v1/tasks/{id}/files/{name}", "task-file", "Read a file of a task", "The content, in whole or the part that Range names.", http.StatusRequestedRangeNotSatisfiable)
-	file.also = "/v1/tasks/{id}/files/{name...}" // a name with slashes
-	register(s, file, s.file)
-	logs := op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "Read what the runs of a task wrote", "The runs of the last attempt, in their order, or with run one of them. Of stream=events each line is a LogEvent, and stint logs shows it. With follow the answer goes on until the task has ended. Without tail and follow it has an ETag: with If-None-Match the answer is 304 while nothing was added.", http.StatusRequestedRangeNotSatisfiable)
-	register(s, logs, s.logs)
+	register(s, op(http.MethodGet, "/v1/tasks/{id}/files/{name}", "task-file", "Read a file of a task", "The content, in whole or the part that Range names.", http.StatusRequestedRangeNotSatisfiable).alias("/v1/tasks/{id}/files/{name...}"), s.file) // the other path has a name with slashes
+	register(s, op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "Read what the runs of a task wrote", "The runs of the last attempt, in their order, or with run one of them. Of stream=events each line is a LogEvent, and stint logs shows it. With follow the answer goes on until the task has ended. Without tail and follow it has an ETag: with If-None-Match the answer is 304 while nothing was added.", http.StatusRequestedRangeNotSatisfiable), s.logs)
 }
 
 // Resolve refuses a name that needs another reading than ours to be understood.

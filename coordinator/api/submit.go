@@ -30,22 +30,16 @@ type (
 func (s *Server) submitRoutes() {
 	const spellings = "A property may also be spelled with underscores (session_key), agent as tool, sessionKey as session, tenantId as tenant, " +
 		"outputSpec as output_files, notBefore as scheduled_at, verifyCommand as verify."
-	submit := op(http.MethodPost, "/v1/tasks", "submit-task", "Submit a task", "201: the task is new, and durable. 200: it exists already, under that id or idempotency key. "+spellings+" A list of tasks is accepted here too, as at /v1/tasks/batch.",
-		http.StatusConflict, http.StatusTooManyRequests)
-	submit.most, submit.also = wire.MaxList, "/tasks"
-	register(s, submit, func(ctx context.Context, in *submitInput[request.Task]) (*submitOutput, error) {
+	register(s, op(http.MethodPost, "/v1/tasks", "submit-task", "Submit a task", "201: the task is new, and durable. 200: it exists already, under that id or idempotency key. "+spellings+" A list of tasks is accepted here too, as at /v1/tasks/batch.",
+		http.StatusConflict, http.StatusTooManyRequests).upTo(wire.MaxList).alias("/tasks"), func(ctx context.Context, in *submitInput[request.Task]) (*submitOutput, error) {
 		return s.submit(ctx, string(in.Key), &in.Body)
 	})
-	batch := op(http.MethodPost, "/v1/tasks/batch", "submit-tasks", "Submit a list of tasks", "All of them are accepted, or none. 201: some are new, and durable. 200: all exist already. "+spellings,
-		http.StatusConflict, http.StatusTooManyRequests)
-	batch.most = wire.MaxList
-	register(s, batch, func(ctx context.Context, in *submitInput[request.Batch]) (*submitOutput, error) {
+	register(s, op(http.MethodPost, "/v1/tasks/batch", "submit-tasks", "Submit a list of tasks", "All of them are accepted, or none. 201: some are new, and durable. 200: all exist already. "+spellings,
+		http.StatusConflict, http.StatusTooManyRequests).upTo(wire.MaxList), func(ctx context.Context, in *submitInput[request.Batch]) (*submitOutput, error) {
 		return s.submit(ctx, string(in.Key), &in.Body.Task)
 	})
 
-	preview := op(http.MethodPost, "/v1/tasks/preview", "preview-tasks", "Show what would be run for tasks", "They are checked as at a submit, and their prompts are built. Nothing is kept, and no agent starts.", http.StatusConflict, http.StatusTooManyRequests)
-	preview.most = wire.MaxList
-	answers(s, preview, lasting(func(ctx context.Context, in *with[request.Tasks]) (out wire.PreviewBody, err error) {
+	answers(s, op(http.MethodPost, "/v1/tasks/preview", "preview-tasks", "Show what would be run for tasks", "They are checked as at a submit, and their prompts are built. Nothing is kept, and no agent starts.", http.StatusConflict, http.StatusTooManyRequests).upTo(wire.MaxList), lasting(func(ctx context.Context, in *with[request.Tasks]) (out wire.PreviewBody, err error) {
 		specs := in.Body.Specs
 		for i := range specs {
 			s.complete(ctx, &specs[i])

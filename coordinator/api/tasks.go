@@ -58,13 +58,10 @@ type (
 )
 
 func (s *Server) taskRoutes() {
-	get := op(http.MethodGet, "/v1/tasks/{id}", "get-task", "Show a task", "With prompt, answer, files and findings. why says why it does not run.")
-	get.also = "/tasks/{id}"
-	register(s, get, s.task)
+	register(s, op(http.MethodGet, "/v1/tasks/{id}", "get-task", "Show a task", "With prompt, answer, files and findings. why says why it does not run.").alias("/tasks/{id}"), s.task)
 
-	edit := op(http.MethodPatch, "/v1/tasks/{id}", "edit-task", "Change fields of a task that waits", "A JSON merge patch (RFC 7396): what it names is changed, null unsets, all of it or nothing. "+
-		"With another session or agent the task leaves its session. What does not wait any more is a conflict.", http.StatusPreconditionFailed)
-	register(s, edit, func(ctx context.Context, in *editInput) (*taskOutput, error) {
+	register(s, op(http.MethodPatch, "/v1/tasks/{id}", "edit-task", "Change fields of a task that waits", "A JSON merge patch (RFC 7396): what it names is changed, null unsets, all of it or nothing. "+
+		"With another session or agent the task leaves its session. What does not wait any more is a conflict.", http.StatusPreconditionFailed), func(ctx context.Context, in *editInput) (*taskOutput, error) {
 		return s.answer(s.rooms.Edit(ctx, in.ID, task.Patch{Fields: in.Body, Seqs: in.Seqs}, ledger.ByClient))
 	})
 
@@ -96,8 +93,7 @@ func (s *Server) taskRoutes() {
 		why, err := s.rooms.Why(in.ID)
 		return wire.WhyBody{Why: why}, err
 	})
-	raw := op(http.MethodGet, "/v1/tasks/{id}/raw", "raw-task", "Show the records of a task in the ledger", "Its sections, in Markdown.")
-	register(s, raw, func(ctx context.Context, in *Ref) (*textOutput, error) {
+	register(s, op(http.MethodGet, "/v1/tasks/{id}/raw", "raw-task", "Show the records of a task in the ledger", "Its sections, in Markdown."), func(ctx context.Context, in *Ref) (*textOutput, error) {
 		text, err := s.rooms.Raw(ctx, in.ID)
 		return &textOutput{ContentType: "text/markdown; charset=utf-8", Body: text}, err
 	})
