@@ -31,14 +31,6 @@ type eventsInput struct {
 	After  string `query:"after" doc:"The same, where that header is not there: the Stint-Seq of an answer" example:"1042"`
 }
 
-func (s *Server) eventRoute() {
-	register(s, op(http.MethodGet, "/v1/events", "events", "Follow each change of a task", "An event `task` has a task as it is now and, as its id, the number of the task's newest record. "+
-		"Of a task that has ended only the fields are there by which lists are filtered. "+
-		"An event `resync` says that it cannot be told what has changed: list anew. "+
-		"Whoever lists first gives the `Stint-Seq` of that answer as `after`, and misses nothing. "+
-		"A reader that is too slow is cut off, and comes back with Last-Event-ID. With Accept: application/jsonl each line is a change."), s.events)
-}
-
 // events streams changes. A reader that lags is cut off, by the master when too
 // many changes wait and by the deadline when it takes none at all.
 func (s *Server) events(_ context.Context, in *eventsInput) (*streamOutput, error) {

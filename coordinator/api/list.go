@@ -45,11 +45,6 @@ type tableInput struct {
 	wire.Look
 }
 
-func (s *Server) listRoutes() {
-	register(s, op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, page by page", "100 tasks unless limit says otherwise; next and the header Link lead to the next page. With Accept: application/jsonl each line is a task. Results are left out, and prompts unless they are asked for."), s.list)
-	register(s, op(http.MethodGet, "/v1/table", "list-tasks-as-text", "List tasks as a table for people", "What stint ls prints: a page of tasks, and before them all that run."), s.table)
-}
-
 // list writes the rows one by one: there may be many, and most of them have been encoded before.
 func (s *Server) list(_ context.Context, in *listInput) (*streamOutput, error) {
 	f, err := in.filter()

@@ -31,9 +31,7 @@ var openAPI []byte
 func (s *Server) routes() {
 	s.submitRoutes()
 	s.taskRoutes()
-	s.listRoutes()
 	s.runRoutes()
-	s.eventRoute()
 	s.reportRoutes()
 	s.controlRoutes()
 	s.scheduleRoutes()

@@ -58,6 +58,13 @@ type (
 )
 
 func (s *Server) taskRoutes() {
+	register(s, op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, page by page", "100 tasks unless limit says otherwise; next and the header Link lead to the next page. With Accept: application/jsonl each line is a task. Results are left out, and prompts unless they are asked for."), s.list)
+	register(s, op(http.MethodGet, "/v1/table", "list-tasks-as-text", "List tasks as a table for people", "What stint ls prints: a page of tasks, and before them all that run."), s.table)
+	register(s, op(http.MethodGet, "/v1/events", "events", "Follow each change of a task", "An event `task` has a task as it is now and, as its id, the number of the task's newest record. "+
+		"Of a task that has ended only the fields are there by which lists are filtered. "+
+		"An event `resync` says that it cannot be told what has changed: list anew. "+
+		"Whoever lists first gives the `Stint-Seq` of that answer as `after`, and misses nothing. "+
+		"A reader that is too slow is cut off, and comes back with Last-Event-ID. With Accept: application/jsonl each line is a change."), s.events)
 	register(s, op(http.MethodGet, "/v1/tasks/{id}", "get-task", "Show a task", "With prompt, answer, files and findings. why says why it does not run.").alias("/tasks/{id}"), s.task)
 
 	register(s, op(http.MethodPatch, "/v1/tasks/{id}", "edit-task", "Change fields of a task that waits", "A JSON merge patch (RFC 7396): what it names is changed, null unsets, all of it or nothing. "+
