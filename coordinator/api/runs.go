@@ -78,14 +78,13 @@ func extValue(text string) string { return strings.ReplaceAll(url.QueryEscape(te
 // serveContent answers with a content, or with the parts of it that a header Range names. What has changed
 // while it was read ends the answer before its length is reached, which the client sees.
 func serveContent(w http.ResponseWriter, r *http.Request, content io.ReadSeeker, modified time.Time) {
-	http.ServeContent(&rangeWriter{ResponseWriter: w, cacheControl: w.Header().Get("Cache-Control")}, r, "", modified, content)
+	http.ServeContent(&rangeWriter{ResponseWriter: w}, r, "", modified, content)
 }
 
 // A rangeWriter makes a problem of a range that cannot be had, which net/http tells as plain text.
 type rangeWriter struct {
 	http.ResponseWriter
-	cacheControl string // net/http takes it away
-	refused      bool
+	refused bool
 }
 
 // WriteHeader implements [http.ResponseWriter].
@@ -94,9 +93,7 @@ func (w *rangeWriter) WriteHeader(status int) {
 		w.ResponseWriter.WriteHeader(status)
 		return
 	}
-	if w.cacheControl != "" {
-		w.Header().Set("Cache-Control", w.cacheControl)
-	}
+	w.Header().Set("Cache-Control", "no-store") // net/http takes it away
 	p := wire.NewProblem(status, task.CodeInvalid, "the header Range names nothing that is there; Content-Range says how many bytes there are", "for the last 1000 of them: Range: bytes=-1000")
 	p.Field = "Range"
 	p.Write(w.ResponseWriter)
