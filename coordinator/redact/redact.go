@@ -82,7 +82,20 @@ func (f *Filter) ReadAt(r io.ReaderAt, p []byte, off int64) (n int, err error) {
 }
 
 // Open returns how many bytes at the end of b a value may begin with whose rest is still to come.
-func (f *Filter) Open(b []byte) int { return f.matcher().open(b) }
+func (f *Filter) Open(b []byte) int {
+	m := f.matcher()
+	if m == nil {
+		return 0
+	}
+	n := min(len(b), m.longest-1)
+	for ; n > 0; n-- {
+		end := string(b[len(b)-n:])
+		if i, _ := slices.BinarySearch(m.sorted, end+"\x00"); i < len(m.sorted) && strings.HasPrefix(m.sorted[i], end) {
+			break
+		}
+	}
+	return n
+}
 
 // Writer returns a writer that masks what is written to w.
 func (f *Filter) Writer(w io.Writer) *Writer { return &Writer{filter: f, w: w} }
@@ -177,20 +190,6 @@ func (m *matcher) mask(b []byte) []byte {
 		i++
 	}
 	return out
-}
-
-func (m *matcher) open(b []byte) int {
-	if m == nil {
-		return 0
-	}
-	n := min(len(b), m.longest-1)
-	for ; n > 0; n-- {
-		end := string(b[len(b)-n:])
-		if i, _ := slices.BinarySearch(m.sorted, end+"\x00"); i < len(m.sorted) && strings.HasPrefix(m.sorted[i], end) {
-			break
-		}
-	}
-	return n
 }
 
 // As other encoders than Go's write it.

@@ -105,7 +105,7 @@ type Options struct {
 
 // New returns the guard for the port of lns. It starts nothing.
 func New(lns []net.Listener, o Options) *Guard {
-	g := &Guard{opts: o, hosts: map[string]bool{}, mark: randomText(16), places: newPlaces(maxConns), streams: make(chan struct{}, maxStreams)}
+	g := &Guard{opts: o, hosts: map[string]bool{}, Mark: randomText(16), places: newPlaces(maxConns), streams: make(chan struct{}, maxStreams)}
 	for _, ln := range lns {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {
 			for _, host := range []string{"127.0.0.1", "[::1]", "localhost"} {
@@ -134,9 +134,6 @@ func (g *Guard) Protect(srv *http.Server) {
 	srv.ReadTimeout = readTimeout
 	srv.DisableGeneralOptionsHandler = true // OPTIONS * would pass by the guard
 }
-
-// Mark returns a text that stands in each page: the script takes no other one's for ours.
-func (g *Guard) Mark() string { return g.mark }
 
 // NewBrowser returns the address of the page that lets one browser in, once, and when that ends.
 func (g *Guard) NewBrowser() (url string, until time.Time, err error) {
@@ -174,7 +171,7 @@ type Guard struct {
 	hosts    map[string]bool // for programs; a browser has a name of its own
 	port     int
 	browsers browsers
-	mark     string // stands in each page: the script takes no other one's for ours
+	Mark     string // stands in each page: the script takes no other one's for ours
 	origins  http.CrossOriginProtection
 	places   *places
 	streams  chan struct{} // one for each long request

@@ -14,11 +14,7 @@ import (
 	"time"
 
 	"stint/coordinator/task"
-)
-
-const (
-	socketMode fs.FileMode = 0o600
-	dirMode    fs.FileMode = 0o700
+	"stint/ledger/durable"
 )
 
 // Listen makes the unix socket of a master at path, for its user alone: mode 0600 in a directory of mode 0700, which is made
@@ -64,7 +60,7 @@ func listen(path string) (*net.UnixListener, fs.FileInfo, error) {
 		return nil, nil, fmt.Errorf("api: %w", err)
 	}
 	ln.SetUnlinkOnClose(false) // Close looks first whether it is still ours
-	err = os.Chmod(path, socketMode)
+	err = os.Chmod(path, durable.FileMode)
 	var info fs.FileInfo
 	if err == nil {
 		info, err = os.Lstat(path)
@@ -77,7 +73,7 @@ func listen(path string) (*net.UnixListener, fs.FileInfo, error) {
 
 // ownDir makes dir, or sees to it that the one that is there is for us alone.
 func ownDir(dir string) error {
-	if err := os.MkdirAll(dir, dirMode); err != nil {
+	if err := os.MkdirAll(dir, durable.DirMode); err != nil {
 		return fmt.Errorf("api: directory of the socket: %w", err)
 	}
 	fi, err := os.Lstat(dir)

@@ -29,7 +29,6 @@ func Text(m *task.Metrics, due *jobs.Metrics) []byte {
 	e.sample("stint_build_info", 1, "version", m.Version, "goversion", runtime.Version())
 	e.queue(m)
 	e.ends(m)
-	e.usage(m)
 
 	e.one("stint_journal_size_bytes", gauge, "Size of journal.md.", float64(m.JournalSize))
 	e.one("stint_ledger_findings", gauge, "What is wrong in the ledger: see stint fsck.", float64(m.Findings))
@@ -78,7 +77,7 @@ func (e *exposition) queue(m *task.Metrics) {
 	}
 }
 
-// ends adds what has become of tasks and their runs.
+// ends adds what has become of tasks and their runs, and what these have used.
 func (e *exposition) ends(m *task.Metrics) {
 	e.one("stint_tasks_added_total", counter, "Tasks that came in.", float64(m.Added))
 	e.family("stint_task_outcomes_total", counter, "Tasks that ended, by status and class of the failure.")
@@ -95,9 +94,6 @@ func (e *exposition) ends(m *task.Metrics) {
 	for _, name := range slices.Sorted(maps.Keys(m.RateLimits)) {
 		e.sample("stint_rate_limits_total", float64(m.RateLimits[name]), "account", name)
 	}
-}
-
-func (e *exposition) usage(m *task.Metrics) {
 	spenders := slices.SortedFunc(maps.Keys(m.Usage), func(a, b task.Spender) int {
 		return cmp.Or(cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Model, b.Model))
 	})

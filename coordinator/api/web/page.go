@@ -126,7 +126,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.Workspace = last[0].Workspace
 	}
 	if g != nil {
-		p.Mark = g.Mark()
+		p.Mark = g.Mark
 	}
 	var err error
 	if q := r.URL.Query(); q.Get("task") != "" {

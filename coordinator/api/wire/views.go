@@ -218,20 +218,16 @@ type Topic struct {
 	Markdown []byte
 }
 
-// cursorBase is the base in which a cursor is written: it is short, and does not
-// look like a number that a client could reckon with.
-const cursorBase = 36
-
-// FormatCursor returns the cursor of a place in a list, which is not 0: of tasks it is a
-// [state.Row.First], of messages a [session.Page.Begin].
-func FormatCursor(place uint64) string { return strconv.FormatUint(place, cursorBase) }
+// FormatCursor returns the cursor of a place in a list, which is not 0: of tasks it is a [state.Row.First], of messages
+// a [session.Page.Begin]. In base 36 it is short, and does not look like a number that a client could reckon with.
+func FormatCursor(place uint64) string { return strconv.FormatUint(place, 36) }
 
 // ParseCursor is the inverse of FormatCursor; "" is 0.
 func ParseCursor(s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
 	}
-	place, err := strconv.ParseUint(s, cursorBase, 64)
+	place, err := strconv.ParseUint(s, 36, 64)
 	if err != nil || place == 0 || FormatCursor(place) != s {
 		return 0, task.BadCursor("it is none")
 	}
