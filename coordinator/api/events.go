@@ -54,10 +54,7 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*streamOutput, erro
 			contentType = wire.JSONLines
 		}
 		w.Header().Set(wire.SeqHeader, strconv.FormatUint(seq, 10)) // that of the request itself may be older
-		e := &eventStream{
-			master: s.rooms.Master, lag: s.opts.EventBuffer, heartbeat: s.opts.Heartbeat,
-			lines: contentType == wire.JSONLines, out: newStream(w, contentType), seq: seq,
-		}
+		e := &eventStream{server: s, lines: contentType == wire.JSONLines, out: newStream(w, contentType), seq: seq}
 		e.out.limit = s.opts.WriteTimeout
 		if r.Method != http.MethodHead {
 			e.run(ctx)
@@ -73,11 +70,9 @@ func acceptsLines(accept string) bool {
 
 // An eventStream tells one reader what changes. It belongs to one goroutine.
 type eventStream struct {
-	master    Master
-	lag       int           // how many changes may wait for the reader
-	heartbeat time.Duration // of silence
-	lines     bool          // JSON lines, not Server-Sent Events
-	out       *streamWriter
+	server *Server
+	lines  bool // JSON lines, not Server-Sent Events
+	out    *streamWriter
 
 	seq uint64 // up to which the reader was told
 	buf []byte // what is to be sent
@@ -90,7 +85,7 @@ func (e *eventStream) run(ctx context.Context) {
 		e.buf = append(strconv.AppendUint(append(e.buf, retryAfter+"id: "...), e.seq, 10), "\n\n"...)
 	}
 	for e.flush() && ctx.Err() == nil {
-		missed, changes, cancel := e.master.SubscribeAfter(e.seq, e.lag)
+		missed, changes, cancel := e.server.rooms.SubscribeAfter(e.seq, e.server.opts.EventBuffer)
 		defer cancel() // while more was missed, it does nothing
 		for _, c := range missed {
 			if !e.add(c) {
@@ -106,7 +101,7 @@ func (e *eventStream) run(ctx context.Context) {
 
 // follow sends what comes, as much as there is at a time.
 func (e *eventStream) follow(ctx context.Context, changes <-chan *task.Change) {
-	silence := e.heartbeat
+	silence := e.server.opts.Heartbeat
 	if e.lines {
 		silence = math.MaxInt64 // what reads lines need not know comments
 	}

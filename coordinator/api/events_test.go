@@ -75,11 +75,7 @@ func (s *streamed) Flush()              {}
 func follows(t *testing.T, m master, after uint64, lines bool) *streamed {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &streamed{cancel: cancel, ended: make(chan struct{})}
-	opts := Options{}.withDefaults()
-	e := &eventStream{
-		master: m, lag: opts.EventBuffer, heartbeat: opts.Heartbeat, lines: lines,
-		out: &streamWriter{w: s, rc: http.NewResponseController(s)}, seq: after,
-	}
+	e := &eventStream{server: newServer(m, Options{}), lines: lines, out: &streamWriter{w: s, rc: http.NewResponseController(s)}, seq: after}
 	go func() {
 		defer close(s.ended)
 		e.run(ctx)

@@ -143,21 +143,18 @@ func (s *Server) page(f state.Filter) (rows [][]byte, next uint64, err error) {
 		list = list[:most]
 		next = list[most-1].First
 	}
-	rows = make([][]byte, len(list))
-	for i := range list {
-		rows[i] = list[i].Encoded
-		if t := list[i].Task; t != nil {
-			if rows[i], err = s.row(t); err != nil {
-				return nil, 0, err
-			}
+	for _, row := range list {
+		if row.Task != nil {
+			row.Encoded, _ = s.row(row.Task)
 		}
+		rows = append(rows, row.Encoded)
 	}
 	return rows, next, nil
 }
 
+// row returns a task of a list in JSON. It has no errors.
 func (s *Server) row(t *state.Task) ([]byte, error) {
-	data, err := wire.JSON(s.listed(*t))
-	return bytes.Clone(bytes.TrimSuffix(data, []byte("\n"))), err // which is kept
+	return bytes.Clone(bytes.TrimSuffix(wire.MustJSON(s.listed(*t)), []byte("\n"))), nil // which is kept
 }
 
 // listed shows one task of a list, and why it is not running.

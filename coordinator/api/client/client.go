@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -512,10 +511,7 @@ func (c *Client) Accounts(ctx context.Context) ([]state.AccountUse, error) {
 
 // Usage adds up what runs have used; zone names that of its days.
 func (c *Client) Usage(ctx context.Context, q task.UsageQuery, zone string) ([]task.UsageRow, error) {
-	v := url.Values{"by": {q.By}, "since": {state.ExactTime(q.Since)}, "until": {state.ExactTime(q.Until)}, "location": {zone}}
-	if q.By == "" {
-		v.Set("by", "total")
-	}
+	v := url.Values{"by": {cmp.Or(q.By, "total")}, "since": {state.ExactTime(q.Since)}, "until": {state.ExactTime(q.Until)}, "location": {zone}}
 	out, err := fetch[struct{ Rows []task.UsageRow }](ctx, c, http.MethodGet, "/v1/usage?"+v.Encode(), nil)
 	return out.Rows, err
 }
@@ -552,7 +548,6 @@ func (c *Client) EnqueueJob(ctx context.Context, spec jobs.Spec) (jobs.Job, erro
 // Jobs returns the due jobs that f lets through.
 func (c *Client) Jobs(ctx context.Context, f jobs.Filter) ([]jobs.Job, error) {
 	q := url.Values{"status": {f.Status}, "object_id": {f.ObjectID}, "newest": {strconv.FormatBool(f.Newest)}, "limit": {strconv.Itoa(f.Limit)}}
-	maps.DeleteFunc(q, func(_ string, v []string) bool { return v[0] == "" })
 	out, err := fetch[wire.JobsBody](ctx, c, http.MethodGet, jobsPath+"?"+q.Encode(), nil)
 	return out.Jobs, err
 }
