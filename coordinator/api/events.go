@@ -23,6 +23,10 @@ const (
 
 	// maxEvents is how many bytes of events wait until they are sent. Fewer are sent at once when no more is to come.
 	maxEvents = 16 << 10
+
+	eventLag     = 1024             // changes that a reader may lag behind
+	eventTimeout = 10 * time.Second // that a reader may take for maxEvents
+	eventSilence = 15 * time.Second // until readers are shown that they are connected
 )
 
 type eventsInput struct {
@@ -55,7 +59,7 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*streamOutput, erro
 		}
 		w.Header().Set(wire.SeqHeader, strconv.FormatUint(seq, 10)) // that of the request itself may be older
 		e := &eventStream{server: s, lines: contentType == wire.JSONLines, out: newStream(w, contentType), seq: seq}
-		e.out.limit = s.opts.WriteTimeout
+		e.out.limit = eventTimeout
 		if r.Method != http.MethodHead {
 			e.run(ctx)
 			breakOff() // it has no end of its own
@@ -85,7 +89,7 @@ func (e *eventStream) run(ctx context.Context) {
 		e.buf = append(strconv.AppendUint(append(e.buf, retryAfter+"id: "...), e.seq, 10), "\n\n"...)
 	}
 	for e.flush() && ctx.Err() == nil {
-		missed, changes, cancel := e.server.rooms.SubscribeAfter(e.seq, e.server.opts.EventBuffer)
+		missed, changes, cancel := e.server.rooms.SubscribeAfter(e.seq, eventLag)
 		defer cancel() // while more was missed, it does nothing
 		for _, c := range missed {
 			if !e.add(c) {
@@ -101,7 +105,7 @@ func (e *eventStream) run(ctx context.Context) {
 
 // follow sends what comes, as much as there is at a time.
 func (e *eventStream) follow(ctx context.Context, changes <-chan *task.Change) {
-	silence := e.server.opts.Heartbeat
+	silence := eventSilence
 	if e.lines {
 		silence = math.MaxInt64 // what reads lines need not know comments
 	}

@@ -32,15 +32,12 @@ const (
 
 // Options are what a [Server] can be told. The zero value is good for a master.
 type Options struct {
-	Version      string           // of the program, for the API's description
-	Log          *slog.Logger     // nil: nothing is logged
-	Now          func() time.Time // nil: time.Now. To be the clock of the master's createdAt
-	NewID        func() string    // ids of tasks whose client chose none; nil: UUIDv7
-	Poll         time.Duration    // between two looks at a log that is followed; 0: 100 ms
-	Grace        time.Duration    // that short requests have left when the server is stopped; 0: 2 s
-	EventBuffer  int              // changes that a reader of events may lag behind; 0: 1024
-	WriteTimeout time.Duration    // that a reader of events may take for 16 KB of them; 0: 10 s
-	Heartbeat    time.Duration    // of silence in events until readers are shown that they are connected; 0: 15 s
+	Version string           // of the program, for the API's description
+	Log     *slog.Logger     // nil: nothing is logged
+	Now     func() time.Time // nil: time.Now. To be the clock of the master's createdAt
+	NewID   func() string    // ids of tasks whose client chose none; nil: UUIDv7
+	Poll    time.Duration    // between two looks at a log that is followed; 0: 100 ms
+	Grace   time.Duration    // that short requests have left when the server is stopped; 0: 2 s
 
 	Config string // for [wire.Notice]
 
@@ -74,9 +71,6 @@ func (o Options) withDefaults() Options {
 	}
 	o.Poll = cmp.Or(o.Poll, 100*time.Millisecond)
 	o.Grace = cmp.Or(o.Grace, 2*time.Second)
-	o.EventBuffer = cmp.Or(o.EventBuffer, 1024)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
-	o.Heartbeat = cmp.Or(o.Heartbeat, 15*time.Second)
 	return o
 }
 
