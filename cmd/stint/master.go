@@ -125,7 +125,7 @@ func (a *app) another() *app {
 func (a *app) client(socket string) *client.Client {
 	if a.dialed != socket {
 		a.dialed, a.last = socket, client.Dial(socket)
-		a.last.FromRun(ownRun())
+		a.last.Run = ownRun()
 	}
 	return a.last
 }

@@ -35,7 +35,7 @@ func TestPeerIsARun(t *testing.T) {
 				noted.Store(int64(pid))
 				return func() (string, error) { looks.Add(1); return c.found, c.err }
 			}})
-			s.client.FromRun(c.says)
+			s.client.Run = c.says
 			if _, err := s.client.List(ctx, state.Filter{}); err != nil {
 				t.Error(err)
 			}

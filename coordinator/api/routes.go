@@ -187,7 +187,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request, ok bool) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if !guard.OverTCP(r.Context()) || !s.isPublic(r) {
-		s.notice().Write(w.Header())
+		n := wire.Notice{Findings: len(s.rooms.Findings()), Seq: s.rooms.Seq(), Config: s.opts.Config}
+		n.Paused, n.PauseWhy = s.rooms.Paused()
+		if short := s.rooms.Shortage(); short != nil {
+			n.Shortage = short.What
+		}
+		n.Write(w.Header())
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 	if p := checkBody(r, reads); p != nil {
@@ -254,16 +259,6 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 		status, detail = http.StatusMethodNotAllowed, r.Method+" is not possible at "+wire.Clip(r.URL.Path)
 	}
 	wire.NewProblem(status, wire.CodeOf(status), detail, "what there is: GET /v1/openapi.json").Write(w)
-}
-
-func (s *Server) notice() wire.Notice {
-	m := s.rooms.Master
-	n := wire.Notice{Findings: len(m.Findings()), Seq: m.Seq(), Config: s.opts.Config}
-	n.Paused, n.PauseWhy = m.Paused()
-	if short := m.Shortage(); short != nil {
-		n.Shortage = short.What
-	}
-	return n
 }
 
 // forRuns are the paths at which a run may POST; beside that it may read.

@@ -61,19 +61,6 @@ type Options struct {
 	RunOf func(pid int) func() (run string, err error)
 }
 
-func (o Options) withDefaults() Options {
-	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.NewID == nil {
-		o.NewID = func() string { return uuid.Must(uuid.NewV7()).String() }
-	}
-	o.Poll = cmp.Or(o.Poll, 100*time.Millisecond)
-	o.Grace = cmp.Or(o.Grace, 2*time.Second)
-	return o
-}
-
 // A Server answers requests with what its [Rooms] return. It is an [http.Handler] and safe for concurrent use.
 type Server struct {
 	rooms Rooms
@@ -92,8 +79,17 @@ type Server struct {
 
 // NewServer returns a server for a master. It starts nothing: see [Server.Serve].
 func NewServer(rooms Rooms, opts Options) *Server {
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.NewID == nil {
+		opts.NewID = func() string { return uuid.Must(uuid.NewV7()).String() }
+	}
+	opts.Poll = cmp.Or(opts.Poll, 100*time.Millisecond)
+	opts.Grace = cmp.Or(opts.Grace, 2*time.Second)
 	s := &Server{
-		rooms: rooms, opts: opts.withDefaults(), mux: http.NewServeMux(),
+		rooms: rooms, opts: opts, mux: http.NewServeMux(),
 		usages: make(turnstile, 1), searches: make(turnstile, maxSearches),
 	}
 	s.routes()

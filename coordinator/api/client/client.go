@@ -52,8 +52,9 @@ const (
 //
 // Errors of the master are [*task.Error]; one that broke off in the middle of a call has the code stopped.
 type Client struct {
+	Run string // that the client is part of, as an agent's command is; "": none. It is set before all calls
+
 	socket string
-	run    string // that the client is part of
 	http   *http.Client
 	notice atomic.Pointer[wire.Notice]
 }
@@ -75,9 +76,6 @@ func New(socket string, dial func(ctx context.Context, network, addr string) (ne
 		DisableCompression:  true,
 	}}}
 }
-
-// FromRun lets the client know that it is part of a run, as an agent's command is; "" is none. It is called before all others.
-func (c *Client) FromRun(id string) { c.run = id }
 
 // Agents returns what the master knows of the agents.
 func (c *Client) Agents(ctx context.Context, query wire.AgentsQuery) (wire.AgentsBody, error) {
@@ -329,8 +327,8 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	if err != nil {
 		return nil, fmt.Errorf("request to the master: %w", err)
 	}
-	if c.run != "" {
-		req.Header.Set(wire.RunHeader, c.run)
+	if c.Run != "" {
+		req.Header.Set(wire.RunHeader, c.Run)
 	}
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
