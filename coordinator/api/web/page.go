@@ -68,7 +68,8 @@ type (
 		Health    task.Health
 		Error     *wire.Problem // instead of what follows
 		Task      *pageTask     // instead of the list
-		Help      *pageHelp     // likewise
+		Topics    []wire.Topic  // likewise: those of the manual
+		HTML      template.HTML // of one of them
 		Rows      []wire.TaskView
 		Cursor    string             // of this list; "" if it is the newest
 		Older     string             // of the next one; "" if there is none
@@ -301,15 +302,9 @@ func ServeAsset(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(compressed(w.Header(), r, data)))
 }
 
-// A pageHelp is the manual, or one topic of it.
-type pageHelp struct {
-	Topics []wire.Topic
-	HTML   template.HTML // of the topic; "" for the list
-}
-
 // fillHelp puts a topic into the page, or for "" the list of topics.
 func (s *Site) fillHelp(p *page, name string) error {
-	p.Title, p.Help = "Help", &pageHelp{Topics: s.Topics}
+	p.Title, p.Topics = "Help", s.Topics
 	if name == "" {
 		return nil
 	}
@@ -319,7 +314,7 @@ func (s *Site) fillHelp(p *page, name string) error {
 	}
 	p.Title = "Help: " + name
 	var err error
-	p.Help.HTML, err = renderHTML(s.Topics[i].Markdown)
+	p.HTML, err = renderHTML(s.Topics[i].Markdown)
 	return err
 }
 
