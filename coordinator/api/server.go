@@ -190,8 +190,10 @@ func (s *Server) Loopback(lns []net.Listener, token *guard.Token, unused time.Du
 	p := &port{limit: cmp.Or(unused, math.MaxInt64)}
 	expired, expire := context.WithCancel(context.Background())
 	p.timer = time.AfterFunc(p.limit, func() {
-		s.port.CompareAndSwap(p, nil) // no code is for it any more
-		expire()
+		if p.uses.Load() == 0 { // else the end of the last use sets the timer
+			s.port.CompareAndSwap(p, nil) // no code is for it any more
+			expire()
+		}
 	})
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.isPublic(r) {
@@ -214,22 +216,15 @@ func (s *Server) Loopback(lns []net.Listener, token *guard.Token, unused time.Du
 type port struct {
 	guard *guard.Guard
 	limit time.Duration
-	timer *time.Timer // closes the port once nobody has used it for the limit
-
-	mu   sync.Mutex // guards uses, and that the timer fits it
-	uses int        // requests at work
+	timer *time.Timer  // closes the port once nobody has used it for the limit
+	uses  atomic.Int64 // requests at work
 }
 
 // use notes that the port is in use until end is called.
 func (p *port) use() (end func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.uses++
-	p.timer.Stop()
+	p.uses.Add(1)
 	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.uses--; p.uses == 0 {
+		if p.uses.Add(-1) == 0 {
 			p.timer.Reset(p.limit)
 		}
 	}
