@@ -63,11 +63,7 @@ func (s *Stream) Open(t *state.Task, run string, tail int) (content *rundir.Outp
 		if err := rundir.Removed(t, s.Master.RunDir(ids[len(ids)-1])); err != nil {
 			return nil, 0, err
 		}
-		hint := "it was removed, or never written"
-		if s.Name == "events" { // the run may be older than such files
-			hint = "stint logs --raw " + t.ID
-		}
-		return nil, 0, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, files[s.Name]), Hint: hint}
+		return nil, 0, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, files[s.Name]), Hint: "it was removed, or never written"}
 	}
 	if s.Name == "prompt" {
 		paths = paths[max(0, len(paths)-1):]
