@@ -16,11 +16,6 @@ import (
 const (
 	eventStreamType = "text/event-stream"
 
-	// retryAfter is what an EventSource is told to wait before it connects again.
-	retryAfter = "retry: 1000\n"
-	// heartbeat is a comment, which readers pass over.
-	heartbeat = ": heartbeat\n\n"
-
 	// maxEvents is how many bytes of events wait until they are sent. Fewer are sent at once when no more is to come.
 	maxEvents = 16 << 10
 
@@ -62,7 +57,7 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*streamOutput, erro
 		e.out.limit = eventTimeout
 		if r.Method != http.MethodHead {
 			e.run(ctx)
-			breakOff() // it has no end of its own
+			panic(http.ErrAbortHandler) // it has no end of its own
 		}
 	}}, nil
 }
@@ -85,8 +80,8 @@ type eventStream struct {
 // run goes on until the reader or ctx has ended, or the reader lags.
 func (e *eventStream) run(ctx context.Context) {
 	if !e.lines {
-		// The id is what an EventSource begins with that is cut off before the first event.
-		e.buf = append(strconv.AppendUint(append(e.buf, retryAfter+"id: "...), e.seq, 10), "\n\n"...)
+		// An EventSource waits a second before it connects again. The id is what one begins with that is cut off before the first event.
+		e.buf = append(strconv.AppendUint(append(e.buf, "retry: 1000\nid: "...), e.seq, 10), "\n\n"...)
 	}
 	for e.flush() && ctx.Err() == nil {
 		missed, changes, cancel := e.server.rooms.SubscribeAfter(e.seq, eventLag)
@@ -123,7 +118,7 @@ func (e *eventStream) follow(ctx context.Context, changes <-chan *task.Change) {
 				return
 			}
 		case <-quiet.C:
-			e.buf = append(e.buf, heartbeat...)
+			e.buf = append(e.buf, ": heartbeat\n\n"...) // a comment, which readers pass over
 		case <-ctx.Done():
 			return
 		}

@@ -55,9 +55,6 @@ func (in *fileInput) Resolve(r *http.Request) error {
 	return nil
 }
 
-// filePolicy keeps a browser from showing a file as a page of ours, or at all.
-const filePolicy = "sandbox; default-src 'none'"
-
 func (s *Server) file(ctx context.Context, in *fileInput) (*streamOutput, error) {
 	content, err := s.rooms.OpenFile(ctx, in.ID, in.Run, in.Name)
 	if err != nil {
@@ -67,7 +64,7 @@ func (s *Server) file(ctx context.Context, in *fileInput) (*streamOutput, error)
 		defer func() { _ = content.Close() }() // it was only read
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+extValue(path.Base(in.Name)))
-		w.Header().Set("Content-Security-Policy", filePolicy)
+		w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'") // no browser shows it as a page of ours, or at all
 		serveContent(w, r, content, content.Modified)
 	}}, nil
 }

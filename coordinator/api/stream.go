@@ -48,9 +48,6 @@ func (s *streamWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// breakOff ends a stream so that the client sees that it is not whole.
-func breakOff() { panic(http.ErrAbortHandler) }
-
 func (s *Server) logs(ctx context.Context, in *logsInput) (*streamOutput, error) {
 	t, err := s.rooms.Task(ctx, in.ID)
 	if err != nil {
@@ -79,7 +76,7 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*streamOutput, error)
 			out := newStream(w, textPlain)
 			_ = out.rc.Flush() // the header goes at once; an error shows again with the first write
 			if of.Follow(ctx, t.ID, s.opts.Poll, out) != nil {
-				breakOff()
+				panic(http.ErrAbortHandler) // the client is to see that the log is not whole
 			}
 		}}, nil
 	}
