@@ -182,10 +182,7 @@ func (s *Server) view(t state.Task) wire.TaskView {
 func (s *Server) detail(t state.Task) wire.TaskView {
 	v := s.listed(t)
 	v.Iterations, v.BeganAt = state.Iterations(t.Steps), t.StartedAt
-	if v.RunDir == "" {
-		return v
-	}
-	if turns := rundir.TurnsOf(&t); len(turns) > 0 {
+	if turns := rundir.TurnsOf(&t); v.RunDir != "" && len(turns) > 0 {
 		v.Env = rundir.ReadFirst(s.rooms.RunDir(turns[len(turns)-1].RunID)).Env
 	}
 	return v

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"stint/coordinator/api/guard"
@@ -65,10 +66,7 @@ func (s *Server) reportRoutes() {
 }
 
 func (s *Server) usage(ctx context.Context, in *usageInput) (out usageBody, err error) {
-	q := task.UsageQuery{By: in.By, Since: in.Since, Until: in.Until}
-	if in.By == "total" {
-		q.By = ""
-	}
+	q := task.UsageQuery{By: strings.TrimPrefix(in.By, "total"), Since: in.Since, Until: in.Until}
 	if !q.Until.IsZero() && !q.Since.Before(q.Until) {
 		return out, &task.Error{Code: task.CodeInvalid, Message: "nothing lies between since and until", Hint: "let since be the earlier one", Field: "until"}
 	}
