@@ -59,7 +59,7 @@ func (s *Server) code(context.Context, *with[*noBody]) (wire.PageAddress, error)
 }
 
 func (s *Server) signIn(ctx context.Context, in *signInInput) (*cookieOutput, error) {
-	badCode := wire.NewProblem(http.StatusUnauthorized, task.CodeUnauthorized, "the code was used before, or is too old", "stint ui")
+	badCode := wire.NewProblem(http.StatusUnauthorized, "the code was used before, or is too old", "stint ui")
 	g := guard.Of(ctx)
 	if g == nil {
 		return nil, badCode

@@ -35,8 +35,10 @@ func (s *Server) monitorRoutes() {
 	})
 	answers(s, op(http.MethodGet, "/v1/ready", "ready", "Report whether the master accepts tasks", "200 if it does. If it does not, 503 with the reason. Dispatch may be paused all the same.", http.StatusServiceUnavailable).alias("/ready"), func(context.Context, *struct{}) (readyBody, error) {
 		if err := s.rooms.Unready(); err != nil {
-			p := wire.ProblemOf(err)
-			return readyBody{}, wire.NewProblem(http.StatusServiceUnavailable, p.Code, p.Detail, p.Hint)
+			why := wire.ProblemOf(err)
+			p := wire.NewProblem(http.StatusServiceUnavailable, why.Detail, why.Hint)
+			p.Code = why.Code
+			return readyBody{}, p
 		}
 		paused, _ := s.rooms.Paused()
 		return readyBody{Ready: true, Paused: paused}, nil

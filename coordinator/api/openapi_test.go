@@ -223,7 +223,7 @@ type describer struct {
 func (d *describer) describeRefusals() {
 	d.doc.Components.Responses = map[string]*huma.Response{}
 	for status, r := range errorAnswers {
-		p := wire.NewProblem(status, wire.CodeOf(status), r.example, r.hint)
+		p := wire.NewProblem(status, r.example, r.hint)
 		about, headers := r.when, map[string]*huma.Param{}
 		var codes []string
 		for code, is := range wire.Statuses {

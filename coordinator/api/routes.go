@@ -223,10 +223,10 @@ func checkBody(r *http.Request, reads bool) *wire.Problem {
 		return nil
 	}
 	if reads {
-		return wire.NewProblem(http.StatusBadRequest, task.CodeInvalid, "a "+r.Method+" request has no body", "write what is asked for into the URL")
+		return wire.NewProblem(http.StatusBadRequest, "a "+r.Method+" request has no body", "write what is asked for into the URL")
 	}
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" && (t != mergePatch || r.Method != http.MethodPatch) {
-		return wire.NewProblem(http.StatusUnsupportedMediaType, task.CodeInvalid, "the body's Content-Type must be application/json", "curl --json BODY")
+		return wire.NewProblem(http.StatusUnsupportedMediaType, "the body's Content-Type must be application/json", "curl --json BODY")
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 		}
 		status, detail = http.StatusMethodNotAllowed, r.Method+" is not possible at "+wire.Clip(r.URL.Path)
 	}
-	wire.NewProblem(status, wire.CodeOf(status), detail, "what there is: GET /v1/openapi.json").Write(w)
+	wire.NewProblem(status, detail, "what there is: GET /v1/openapi.json").Write(w)
 }
 
 // forRuns are the paths at which a run may POST; beside that it may read.

@@ -91,7 +91,7 @@ func (w *rangeWriter) WriteHeader(status int) {
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store") // net/http takes it away
-	p := wire.NewProblem(status, task.CodeInvalid, "the header Range names nothing that is there; Content-Range says how many bytes there are", "for the last 1000 of them: Range: bytes=-1000")
+	p := wire.NewProblem(status, "the header Range names nothing that is there; Content-Range says how many bytes there are", "for the last 1000 of them: Range: bytes=-1000")
 	p.Field = "Range"
 	p.Write(w.ResponseWriter)
 }

@@ -225,13 +225,13 @@ func (g *Guard) check(r *http.Request) *wire.Problem {
 	_, named := g.browsers.get(browserOf(r.Host)) // the name of a browser that we have given out
 	switch {
 	case !named && !g.hosts[r.Host] || !strings.HasPrefix(r.RequestURI, "/"):
-		return wire.NewProblem(http.StatusMisdirectedRequest, task.CodeForbidden, "this is not the host that was asked for", "open the page with: stint ui")
+		return wire.NewProblem(http.StatusMisdirectedRequest, "this is not the host that was asked for", "open the page with: stint ui")
 	case r.Header.Get("Service-Worker") != "":
-		return wire.NewProblem(http.StatusNotFound, task.CodeNotFound, "the page has no service worker", "")
+		return wire.NewProblem(http.StatusNotFound, "the page has no service worker", "")
 	case !g.sameOrigin(r):
-		return wire.NewProblem(http.StatusForbidden, task.CodeForbidden, "the request comes from the page of another site", "open the page with: stint ui")
+		return wire.NewProblem(http.StatusForbidden, "the request comes from the page of another site", "open the page with: stint ui")
 	case !g.opts.IsPublic(r) && !g.Authenticated(r):
-		return wire.NewProblem(http.StatusUnauthorized, task.CodeUnauthorized, "the token is missing or is not the present one",
+		return wire.NewProblem(http.StatusUnauthorized, "the token is missing or is not the present one",
 			"curl: stint token header | curl -H @- URL; in a browser: stint ui")
 	}
 	return nil

@@ -42,7 +42,7 @@ func (b *Batch) read(data []byte) error {
 func (b *Task) read(data []byte) (err error) {
 	b.Specs, b.IsList, err = task.DecodeSpecs(data)
 	if !b.IsList && len(data) > wire.MaxBody {
-		return wire.NewProblem(http.StatusRequestEntityTooLarge, task.CodeInvalid,
+		return wire.NewProblem(http.StatusRequestEntityTooLarge,
 			fmt.Sprintf("the task has more than the %d bytes that are taken", wire.MaxBody), "put long texts into files of the workspace and name them in the prompt")
 	}
 	return err

@@ -158,7 +158,7 @@ func refusal(found task.Faults) *wire.Problem {
 			status = http.StatusBadRequest
 		}
 	}
-	p := wire.NewProblem(status, wire.CodeOf(status), found.Error(), "")
+	p := wire.NewProblem(status, found.Error(), "")
 	p.Field = field
 	return p
 }
@@ -193,7 +193,7 @@ func (in *Input) receive(w http.ResponseWriter, r *http.Request, buf *bytes.Buff
 		_ = rc.SetReadDeadline(time.Time{}) // net/http goes on reading there to notice that a client has gone
 		return nil
 	}
-	return wire.NewProblem(status, wire.CodeOf(status), text, hint)
+	return wire.NewProblem(status, text, hint)
 }
 
 // read puts a parameter into its field.

@@ -292,7 +292,7 @@ func ServeAsset(w http.ResponseWriter, r *http.Request) {
 	data, err := files.ReadFile(name)
 	if assets[name] == "" || err != nil {
 		guard.ClearSite(w.Header())
-		wire.NewProblem(http.StatusNotFound, task.CodeNotFound, "there is nothing at "+wire.Clip(r.URL.Path), "").Write(w)
+		wire.NewProblem(http.StatusNotFound, "there is nothing at "+wire.Clip(r.URL.Path), "").Write(w)
 		return
 	}
 	guard.SecureHeaders(w.Header())

@@ -59,9 +59,9 @@ type Problem struct {
 	Field   string    `json:"field,omitempty" doc:"What of the request is wrong: the name of a property, in a list after its place from 0" example:"2.prompt"`
 }
 
-// NewProblem returns the problem with a status, and with what happened as its text.
-func NewProblem(status int, code task.Code, detail, hint string) *Problem {
-	return &Problem{Title: http.StatusText(status), Status: status, Detail: detail, Message: detail, Code: code, Hint: hint}
+// NewProblem returns the problem with a status and its code, and with what happened as its text.
+func NewProblem(status int, detail, hint string) *Problem {
+	return &Problem{Title: http.StatusText(status), Status: status, Detail: detail, Message: detail, Code: CodeOf(status), Hint: hint}
 }
 
 // Error implements error.
@@ -82,14 +82,14 @@ func ProblemOf(err error) *Problem {
 	}
 	var e *task.Error
 	if errors.As(err, &e) {
-		p := NewProblem(cmp.Or(Statuses[e.Code], http.StatusInternalServerError), e.Code, e.Message, e.Hint)
-		p.Field = e.Field
+		p := NewProblem(cmp.Or(Statuses[e.Code], http.StatusInternalServerError), e.Message, e.Hint)
+		p.Code, p.Field = e.Code, e.Field
 		return p
 	}
 	if errors.Is(err, context.Canceled) {
-		return NewProblem(http.StatusServiceUnavailable, task.CodeStopped, "the request was ended before it was answered: its client has gone, or the master ends", "")
+		return NewProblem(http.StatusServiceUnavailable, "the request was ended before it was answered: its client has gone, or the master ends", "")
 	}
-	return NewProblem(http.StatusInternalServerError, "", err.Error(), "")
+	return NewProblem(http.StatusInternalServerError, err.Error(), "")
 }
 
 // Write answers with p. Where the reason will pass, it asks the client to try again in some seconds.
