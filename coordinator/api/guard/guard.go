@@ -246,12 +246,9 @@ func (g *Guard) sameOrigin(r *http.Request) bool {
 	if g.origins.Check(r) != nil { // the rules of net/http, should they become stricter than those here
 		return false
 	}
-	switch sites := r.Header.Values("Sec-Fetch-Site"); {
-	case len(sites) == 0 || len(sites) == 1 && (sites[0] == "same-origin" || sites[0] == "none"):
-		return true
-	default:
-		return r.Method == http.MethodGet && r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
-	}
+	sites := r.Header.Values("Sec-Fetch-Site")
+	return len(sites) == 0 || len(sites) == 1 && (sites[0] == "same-origin" || sites[0] == "none") ||
+		r.Method == http.MethodGet && r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 // Authenticated reports whether a request has the token, or what a browser that was let in shows.
