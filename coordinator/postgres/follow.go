@@ -20,67 +20,108 @@ const beatEvery = 5 * time.Second
 // errRestored means that a person has rolled the ledger back: the mirror is made anew.
 var errRestored = errors.New("the ledger was restored")
 
-// follow writes what changes, until record end is in the mirror, and beats in between.
-func (s *session) follow(ctx context.Context, end uint64) error {
+// A record is what a session needs of one of the journal.
+type record struct {
+	seq      uint64 // the place behind it
+	digest   []byte
+	task     string // that it is about; "": none
+	account  bool   // it is about an account
+	restored bool   // a person has rolled the ledger back
+	at       time.Time
+}
+
+// follow writes what changes, until record end is in the mirror, and beats in between. The journal is read on meanwhile:
+// a compaction waits for who reads it, and not for the database.
+func (s *session) follow(ctx context.Context, end uint64) (err error) {
 	s.mirror.is(task.MirrorFollowing)
-	f := s.src.Follow(s.at.seq)
+	records, done := make(chan record, 4*maxTasks), make(chan error, 1)
+	reading, cancel := context.WithCancel(ctx)
+	go func(after uint64) { done <- s.readRecords(reading, after, end, records) }(s.at.seq)
+	defer func() {
+		cancel()
+		if rerr := <-done; err == nil {
+			err = rerr
+		}
+	}()
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	for {
+		select {
+		case r, ok := <-records:
+			if !ok {
+				return nil
+			}
+			ids, b, err := s.changes(ctx, r, records)
+			if err == nil {
+				err = s.putTasks(ctx, ids, b)
+			}
+			if err != nil {
+				return err
+			}
+		case <-beat.C:
+			if err := s.beat(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readRecords hands on the records behind one, until one of number end was read.
+func (s *session) readRecords(ctx context.Context, after, end uint64, to chan<- record) error {
+	defer close(to)
+	f := s.src.Follow(after)
 	defer func() { _ = f.Close() }() // only read from
-	for beat := time.Now().Add(beatEvery); s.at.seq < end; {
-		ids, b, err := s.changes(ctx, f, beat, end)
-		if err == nil && b.to != nil {
-			err = s.putTasks(ctx, ids, b)
-		}
-		if err == nil && !time.Now().Before(beat) {
-			beat = time.Now().Add(beatEvery)
-			err = s.beat(ctx)
-		}
+	for after < end {
+		sec, err := f.Next(ctx)
 		if err != nil {
 			return err
+		}
+		r, id := record{seq: f.Place(), digest: digestOf(sec), at: s.o.Now()}, string(sec.ID)
+		if at, err := state.ParseTime(sec.Value(state.KeyUpdatedAt)); err == nil && !at.IsZero() && at.Before(r.at) {
+			r.at = at
+		}
+		switch {
+		case sec.Kind == ledger.KindTask && !sec.IsNote():
+			r.task = id
+		case sec.Kind == ledger.KindControl:
+			r.restored, r.account = id == mark.Restore, strings.HasPrefix(id, state.ControlAccount)
+		}
+		switch after = r.seq; {
+		case after < sec.Seq:
+			continue // it is a mark: the cursor moves with what was merged, which comes
+		case after > sec.Seq: // nothing of that comes
+			if r.digest, err = digestAt(ctx, s.src, after); err != nil {
+				return err
+			}
+		}
+		select {
+		case to <- r:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 	return nil
 }
 
-// changes returns the tasks that the next record has changed, and those that are there behind it, up to one of number end; and
-// the batch that they belong to. It waits for that record until the next beat: then the batch has no place.
-func (s *session) changes(ctx context.Context, f *follow.Follower, beat time.Time, end uint64) (ids []string, b *batch, err error) {
-	waiting, cancel := context.WithDeadline(ctx, beat)
-	defer cancel()
-	b = &batch{since: s.o.Now()}
-	var last *ledger.Section
+// changes returns the tasks that a record has changed, and those that are there behind it, and the batch that they belong to.
+func (s *session) changes(ctx context.Context, r record, more <-chan record) (ids []string, b *batch, err error) {
+	b = &batch{since: r.at}
 	known, hasAccounts := map[string]bool{}, false
-	for len(ids) < maxTasks && (last == nil || b.to.seq < end) {
-		sec, err := f.Next(waiting)
-		if last == nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			return nil, b, nil
-		}
-		if last == nil && err != nil {
-			return nil, nil, err
-		}
-		if err != nil {
-			break // nothing more is there, or the error comes again
-		}
-		switch id := string(sec.ID); {
-		case sec.Kind == ledger.KindControl && id == mark.Restore:
+	for ok := true; ok; {
+		if r.restored {
 			return nil, nil, errRestored
-		case sec.Kind == ledger.KindControl:
-			hasAccounts = hasAccounts || strings.HasPrefix(id, state.ControlAccount)
-		case sec.Kind == ledger.KindTask && !sec.IsNote() && !known[id]:
-			known[id] = true
-			ids = append(ids, id)
 		}
-		if f.Place() < sec.Seq {
-			continue // it is a mark: the cursor moves with what was merged, which comes
+		if hasAccounts = hasAccounts || r.account; r.task != "" && !known[r.task] {
+			known[r.task] = true
+			ids = append(ids, r.task)
 		}
-		if at, err := state.ParseTime(sec.Value(state.KeyUpdatedAt)); last == nil && err == nil && !at.IsZero() && at.Before(b.since) {
-			b.since = at
+		if b.to = (&place{seq: r.seq, digest: r.digest, generation: s.at.generation}); len(ids) == maxTasks {
+			break
 		}
-		last, b.to = sec, &place{seq: f.Place(), digest: digestOf(sec), generation: s.at.generation}
-		cancel() // from now on Next returns what is there, and does not wait
-	}
-	if b.to.seq > last.Seq { // nothing of what was merged comes
-		if b.to.digest, err = digestAt(ctx, s.src, b.to.seq); err != nil {
-			return nil, nil, err
+		select {
+		case r, ok = <-more:
+		default:
+			ok = false
 		}
 	}
 	// A follower may get a record a moment before the source has folded it. A source that was read once may be older than

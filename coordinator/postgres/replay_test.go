@@ -126,11 +126,11 @@ func (w *world) begun() *session {
 // batchUpTo returns one batch of all records from a session's place up to seq, which comes.
 func (w *world) batchUpTo(s *session, seq uint64) *batch {
 	w.t.Helper()
-	f := s.src.Follow(s.at.seq)
-	defer func() { must(w.t, f.Close()) }()
+	records, done := make(chan record), make(chan error, 1)
+	go func() { done <- s.readRecords(w.t.Context(), s.at.seq, seq, records) }()
 	whole, known := &batch{}, map[string]bool{}
-	for whole.to == nil || whole.to.seq < seq {
-		ids, b, err := s.changes(w.t.Context(), f, time.Now().Add(time.Minute), seq)
+	for r := range records {
+		ids, b, err := s.changes(w.t.Context(), r, records)
 		must(w.t, err)
 		for _, id := range ids {
 			if !known[id] {
@@ -142,6 +142,7 @@ func (w *world) batchUpTo(s *session, seq uint64) *batch {
 		}
 		whole.to = b.to
 	}
+	must(w.t, <-done)
 	return whole
 }
 
