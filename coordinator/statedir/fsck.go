@@ -135,7 +135,7 @@ func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled 
 	c.unreadable(files.Ledger(), textErr)
 	c.unreadable(files.Journal(), journalErr)
 	now, err := os.Stat(filepath.Join(dir, files.Ledger()))
-	c.settled = textErr != nil || err == nil && durable.IDOf(now) == snap.ID
+	c.settled = err != nil && textErr != nil || err == nil && (durable.IDOf(now) == snap.ID || textErr != nil && !errors.Is(textErr, fs.ErrNotExist))
 	switch noText, noJournal := errors.Is(textErr, fs.ErrNotExist), errors.Is(journalErr, fs.ErrNotExist); {
 	case noText && noJournal && files == ledger.JobFiles: // of an older stint
 	case noText && noJournal:
