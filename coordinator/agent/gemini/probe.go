@@ -78,8 +78,11 @@ func (g *Agent) needs(what string, names ...string) (ok bool, detail, fix string
 
 // has reports whether a variable is set, in the environment or in gemini's .env.
 func (g *Agent) has(name string) bool {
+	if task.LookupEnv(g.Env, name) != "" {
+		return true
+	}
 	data, _ := os.ReadFile(filepath.Join(g.home(), ".env")) // without it nothing is set there
-	return task.LookupEnv(g.Env, name) != "" || regexp.MustCompile(`(?m)^\s*(?:export\s+)?`+name+`\s*=[ \t]*\S`).Match(data)
+	return regexp.MustCompile(`(?m)^[ \t]*(?:export[ \t]+)?` + name + `[ \t]*=[ \t]*\S`).Match(data)
 }
 
 // method is the way of logging in that gemini will take, "" if there is none.
