@@ -18,7 +18,8 @@ import (
 	"stint/state"
 )
 
-// A session is a time in which a mirror can be written: from a connect to the first failure. It is used by one goroutine.
+// A session is a time in which a mirror can be written: from a connect to the first failure. One
+// goroutine uses it; but for o and src, which readRecords has beside it.
 type session struct {
 	writer
 	mirror   *Mirror            // is told how it goes
