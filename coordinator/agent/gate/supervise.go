@@ -78,16 +78,26 @@ type Spec struct {
 	Merged bool   // stderr goes where stdout goes
 	Short  bool   // of a stdout longer than [MostOutput] only the end is kept, below a line that says so
 
-	limits Resources // these two come from the supervisor
+	lease  *task.Lease // of the context; nil: it has none
+	limits Resources   // these two come from the supervisor
 	cgroup hold.Cgroup
 }
 
 // start is what the gate is told.
 func (s Spec) start() *hold.StartCommand {
+	until, _ := s.lease.Until()
 	return &hold.StartCommand{
 		Argv: s.Argv, Env: s.Env, Dir: s.Turn.Workspace, Merged: s.Merged,
-		Grace: cmp.Or(s.Turn.Limits.Grace, defaultGrace), Cgroup: s.cgroup, Limits: s.limits,
+		Grace: cmp.Or(s.Turn.Limits.Grace, defaultGrace), Cgroup: s.cgroup, Limits: s.limits, Until: uptimeAt(until),
 	}
+}
+
+// uptimeAt returns an instant by the clock of gates; 0 for none.
+func uptimeAt(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return max(1, hold.Uptime()+time.Until(t))
 }
 
 // A Sink takes what a program writes, from one goroutine.
@@ -120,6 +130,7 @@ func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 	if ctx.Err() != nil {
 		return Result{Cause: context.Cause(ctx)}
 	}
+	s.lease = task.LeaseOf(ctx)
 	v.Redact.Refresh()
 	stdout, err := openOutput(filepath.Join(s.Turn.RunDir, stdoutName))
 	if err != nil {
@@ -171,6 +182,7 @@ type watch struct {
 	last    time.Time // of the last byte
 	over    time.Time // when the turn was over
 	total   int64
+	until   time.Duration    // when the gate ends the run by itself, by its clock; 0: never
 	hard    <-chan time.Time // when a gate that does not end is given up
 	stopped <-chan struct{}  // ctx.Done until the run is stopped
 }
@@ -186,6 +198,8 @@ func (w *watch) run(ctx context.Context, poll time.Duration) {
 	next := time.NewTimer(0)
 	defer next.Stop()
 	w.began, w.stopped = time.Now(), ctx.Done()
+	until, prolonged := w.spec.lease.Until()
+	w.until = uptimeAt(until)
 	for !w.done {
 		select {
 		case rep, ok := <-w.held.reports:
@@ -197,6 +211,11 @@ func (w *watch) run(ctx context.Context, poll time.Duration) {
 			continue
 		case <-w.stopped:
 			w.stop(context.Cause(ctx))
+			continue
+		case <-prolonged:
+			until, prolonged = w.spec.lease.Until()
+			w.until = uptimeAt(until)
+			_ = w.held.send(hold.Command{Until: w.until}) // a gate that is gone shows at once
 			continue
 		case <-w.hard:
 			w.ended.Lost = true
@@ -219,6 +238,9 @@ func (w *watch) onReport(rep hold.Report) {
 	if rep.End != nil {
 		w.ended.End, w.done = *rep.End, true
 		w.ended.End.Shortage = task.ShortageOf(rep.End.Shortage)
+		if w.ended.Cause == nil && w.until > 0 && hold.Uptime() >= w.until {
+			w.ended.Cause = task.ErrShutdown // its gate has ended it, or has not let it begin
+		}
 	}
 }
 

@@ -156,3 +156,25 @@ func TestCannotStart(t *testing.T) {
 		}
 	}
 }
+
+// A run under a lease ends with it, by its gate, and goes on while it is prolonged; without one left it does not begin.
+func TestLease(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	turn := b.Turn("")
+	lease := task.NewLease(time.Now().Add(time.Second))
+	out := &ears{}
+	out.heard = func(said []byte) {
+		if strings.Contains(string(said), "half") {
+			lease.Set(time.Now().Add(2 * time.Second))
+		}
+	}
+	r := b.Supervise(task.WithLease(t.Context(), lease), script(turn, "sleep 0.5; echo half; sleep 1.2; echo later; exec sleep 60"), out)
+	if !errors.Is(r.Cause, task.ErrShutdown) || !r.Started || r.Lost || !strings.Contains(Read(t, turn.RunDir, stdoutName), "later") {
+		t.Errorf("ended: %+v", r)
+	}
+	turn = b.Turn("")
+	if r := b.Supervise(task.WithLease(t.Context(), lease), script(turn, starting), &ears{}); !errors.Is(r.Cause, task.ErrShutdown) || b.starts(turn) != 0 {
+		t.Errorf("without a lease: %+v", r)
+	}
+}

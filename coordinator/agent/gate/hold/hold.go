@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,11 +30,15 @@ const (
 // goneGrace is what an agent gets to end by itself when the master is gone.
 const goneGrace = time.Second
 
+// leasePoll is how often a gate looks whether the lease of its run has ended: a timer does not count what the machine sleeps.
+const leasePoll = 500 * time.Millisecond
+
 // A Command is one line from the master to the gate. The first one starts the
 // agent, the next one stops it; the end of the pipe says that the master is gone.
 type Command struct {
 	Start *StartCommand `json:"start,omitempty"`
 	Stop  bool          `json:"stop,omitempty"`
+	Until time.Duration `json:"until,omitempty"` // see [StartCommand]: now it is this
 }
 
 // A StartCommand is all that the gate knows of a run. It comes through the pipe
@@ -46,6 +51,9 @@ type StartCommand struct {
 	Grace  time.Duration `json:"grace"`
 	Cgroup Cgroup        `json:"cgroup,omitempty"`
 	Limits Resources     `json:"limits"`
+
+	// Until is when the run must have ended, by [Uptime], whether the master says so or not; 0: never.
+	Until time.Duration `json:"until,omitempty"`
 }
 
 // A Report is one line from the gate to the master.
@@ -148,6 +156,8 @@ func (g *gate) watch(commands <-chan Command, signals <-chan os.Signal) {
 	var grace <-chan time.Time // runs from the first SIGTERM on
 	kill := time.NewTimer(0)
 	kill.Stop()
+	until, lease := g.spec.Until, time.NewTimer(leasePoll)
+	defer lease.Stop()
 	const first, soon = 4 * time.Millisecond, 8 * time.Millisecond // what is killed is gone by then, most often
 	pause := first
 	for {
@@ -166,6 +176,14 @@ func (g *gate) watch(commands <-chan Command, signals <-chan os.Signal) {
 				grace = g.terminate(goneGrace)
 			} else if c.Stop && grace == nil {
 				grace = g.terminate(g.spec.Grace)
+			}
+			until = cmp.Or(c.Until, until)
+		case <-lease.C:
+			if until > 0 && Uptime() >= until && grace == nil {
+				grace = g.terminate(g.spec.Grace)
+			}
+			if until > 0 {
+				lease.Reset(leasePoll)
 			}
 		case s := <-signals:
 			if s != syscall.SIGPIPE && grace == nil {
@@ -186,6 +204,9 @@ func (g *gate) watch(commands <-chan Command, signals <-chan os.Signal) {
 
 // start brings the agent to life, or says why it cannot.
 func (g *gate) start() *EndReport {
+	if g.spec.Until > 0 && Uptime() >= g.spec.Until {
+		return &EndReport{Exit: -1, Err: "its lease has ended"}
+	}
 	if fi, err := os.Stat(g.spec.Dir); err != nil { // so that what fails later is the program
 		return &EndReport{Exit: -1, Err: err.Error(), Shortage: errnoOf(err)}
 	} else if !fi.IsDir() {

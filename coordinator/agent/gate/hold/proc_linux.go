@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -125,6 +126,13 @@ func BootID() (string, error) {
 }
 
 var bootFile = readOnce("/proc/sys/kernel/random/boot_id")
+
+// Uptime returns how long ago the machine was started, with the time that it slept.
+func Uptime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // every Linux has it
+	return time.Duration(ts.Nano())
+}
 
 // SelfCommand starts this program again. The link works when the binary itself is gone, as that of go run is.
 func SelfCommand() ([]string, error) { return []string{"/proc/self/exe"}, nil }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func ReadProc(pid int) (Proc, error) {
@@ -50,6 +52,13 @@ func ListProcs() ([]Proc, error) {
 		})
 	}
 	return all, nil
+}
+
+// Uptime returns the time of a clock that goes on while the machine sleeps, as CLOCK_MONOTONIC does here.
+func Uptime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // every Unix has it
+	return time.Duration(ts.Nano())
 }
 
 // MarkedProcs would find processes by their environment, which these systems do not show.
