@@ -240,6 +240,7 @@ func TestErrorsNameTheField(t *testing.T) {
 		{task.TaskSpec{Timeout: "soon"}, "timeout"},
 		{task.TaskSpec{Priority: 10}, "priority"},
 		{task.TaskSpec{MaxAttempts: -1}, "maxAttempts"},
+		{task.TaskSpec{MaxAttempts: 1 << 31}, "maxAttempts"},
 		{task.TaskSpec{Model: "a b"}, "model"},
 		{task.TaskSpec{AfterPolicy: "both"}, "afterPolicy"},
 		{task.TaskSpec{After: []string{"nobody"}}, "after"},

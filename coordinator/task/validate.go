@@ -3,6 +3,7 @@ package task
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"path/filepath"
 	"slices"
@@ -246,8 +247,8 @@ func CheckLimits(s *TaskSpec) error {
 	switch {
 	case s.Priority < 0 || s.Priority > 9:
 		return Wrong("priority", "9 is first, 5 is usual", "the priority %d is not within 1 to 9", s.Priority)
-	case s.MaxAttempts < 0:
-		return Wrong("maxAttempts", "use 1 or more", "max-attempts %d makes no sense", s.MaxAttempts)
+	case s.MaxAttempts < 0 || s.MaxAttempts > math.MaxInt32:
+		return Wrong("maxAttempts", "use 1 or more", "max-attempts %d is not within 1 to %d", s.MaxAttempts, math.MaxInt32)
 	case s.Model != "" && !IsArgument(s.Model):
 		return Wrong("model", "name it as the agent's CLI does", "%q cannot be the name of a model: it is one word of letters, digits and . _ : / @ + -", s.Model)
 	case s.AfterPolicy != "" && s.AfterPolicy != state.AfterDone && s.AfterPolicy != state.AfterAny:
