@@ -40,6 +40,7 @@ func IsEngineKey(key string) bool {
 const (
 	ByHand   = "hand"   // adopted from a person's edit
 	ByClient = "client" // asked for by a command or a request
+	ByWorker = "worker" // a worker of the shared queue has lost, or given back, what it is the twin of
 	ByAgent  = "agent"  // asked for by what a run has started
 )
 

@@ -202,6 +202,7 @@ var fields = map[string]func(*Folded) any{
 	KeyOnIssue:        func(t *Folded) any { return (*text)(&t.OnIssue) },
 	KeyOutputPolicy:   func(t *Folded) any { return (*text)(&t.OutputPolicy) },
 	KeyTriggeredBy:    func(t *Folded) any { return &t.TriggeredBy },
+	KeySharedID:       func(t *Folded) any { return &t.SharedID },
 	KeyWithin:         func(t *Folded) any { return &t.Within },
 	KeyTrigger:        func(t *Folded) any { return (*string)(&t.Trigger) },
 	KeyIntake:         func(t *Folded) any { return &t.Intake },

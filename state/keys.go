@@ -90,6 +90,7 @@ const (
 	KeyOnFailure      = "onFailure"
 	KeyOnIssue        = "onIssue"
 	KeyTriggeredBy    = "triggeredByTaskId"
+	KeySharedID       = "sharedId" // the task of the shared queue whose twin this one is
 	KeyTrigger        = "trigger"
 	KeyIntake         = "intake"
 	KeyWithin         = "within" // top of the checkout, if that is above the workspace

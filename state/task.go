@@ -206,6 +206,7 @@ type Task struct {
 	MaxIterations  int       `json:"maxIterations,omitempty" doc:"Most iterations of agent and verify command; left out: as configured" example:"3"`
 	VerifyTimeout  string    `json:"verifyTimeout,omitempty" doc:"Longest run of the verify command: a Go duration" example:"5m"`
 	TriggeredBy    string    `json:"triggeredByTaskId,omitempty" doc:"Id of the task that queued this one" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	SharedID       string    `json:"sharedId,omitempty" doc:"Id of the task in the shared queue that this one runs for a worker" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	Trigger        Trigger   `json:"trigger,omitempty" enum:"failure,issue,agent" doc:"Why that task queued this one: it failed, its answer has findings, or its agent asked for it" example:"failure"`
 	Intake         string    `json:"intake,omitempty" enum:"open" doc:"open: an agent asked for the task, and it did not have to wait for a person" example:"open"`
 	Environment    string    `json:"environment,omitempty" doc:"Digest of the environment that the task's programs run in, as its user's call had it; left out: that of the master" example:"9f86d081884c7d659a2feaa0c55ad015"`

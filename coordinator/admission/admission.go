@@ -137,6 +137,9 @@ func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, err
 		run := "" // of one that is running
 		err := a.tasks.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
 			t, err := queue.PeekIn(st, id)
+			if err == nil && by != ledger.ByWorker {
+				err = twinError(&t, "cancel")
+			}
 			if err != nil {
 				return err
 			}
@@ -154,7 +157,7 @@ func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, err
 			return a.tasks.Whole(id) // it has ended meanwhile
 		}
 		if err == nil && run != "" {
-			a.live.Cancel(id, cancelBy(by))
+			a.live.Cancel(id, Cancellation(by))
 			limit := queue.EndLimit(a.tasks.Config.Grace)
 			limited, stop := context.WithTimeoutCause(ctx, limit, &task.Error{
 				Code: task.CodeBusy, Message: fmt.Sprintf("task %s is to end, and its run has not ended for %s", id, limit), Hint: "once it has, the task is canceled: stint show " + id,
@@ -172,6 +175,14 @@ func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, err
 		// The run ended and left the task in the queue, or at its next step: it was
 		// interrupted just then, or belonged to a master before this one, and another has begun.
 	}
+}
+
+// twinError refuses to change the twin of a shared task, which is its worker's; nil: it is none.
+func twinError(t *state.Task, do string) error {
+	if t.SharedID == "" {
+		return nil
+	}
+	return task.Conflict(fmt.Sprintf("stint tasks %s --shared %s", do, t.SharedID), "task %s runs here for shared task %s, and nothing but that can be changed", t.ID, t.SharedID)
 }
 
 // canceled returns the record of a waiting task that is canceled.
@@ -195,6 +206,8 @@ func (a *Admission) Remove(ctx context.Context, ref, by string) (state.Task, err
 			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is in the archive, which keeps it", id), Hint: "stint ls --archive"}
 		case t.Status == state.Running:
 			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is running", id), Hint: "stint cancel " + id}
+		case !t.Status.Terminal() && t.SharedID != "":
+			return twinError(&t, "cancel")
 		case !t.Status.Terminal():
 			if after := st.Dependants(id); len(after) > maxNamed {
 				return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("%d tasks come after %s and would fail", len(after), id), Hint: "to let them fail: stint cancel " + id}
@@ -208,6 +221,9 @@ func (a *Admission) Remove(ctx context.Context, ref, by string) (state.Task, err
 		return nil
 	})
 }
+
+// Cancellation returns the cause with which a run is canceled, and who asks for that.
+func Cancellation(by string) error { return cancelBy(by) }
 
 // cancelBy is ErrCanceled with who asked for it.
 type cancelBy string
@@ -233,6 +249,9 @@ func (a *Admission) Retry(ctx context.Context, ref, by string) (state.Task, erro
 			return a.tasks.StoppedError()
 		}
 		t, err := a.tasks.WholeIn(st, id) // of an ended task only the journal knows the account
+		if err == nil {
+			err = twinError(&t, "requeue")
+		}
 		if err != nil {
 			return err
 		}

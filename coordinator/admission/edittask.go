@@ -58,6 +58,9 @@ type edit struct {
 // newEdit checks what does not depend on other tasks. It may ask the file system: not on the log's goroutine.
 func (a *Admission) newEdit(id string, p task.Patch) (*edit, error) {
 	t, err := a.tasks.Whole(id)
+	if err == nil {
+		err = twinError(&t, "get")
+	}
 	if err != nil {
 		return nil, err
 	}

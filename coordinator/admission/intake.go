@@ -425,7 +425,7 @@ func (a *Admission) prepare(s *submission) {
 		AddIf(state.KeyWorkspace, s.Workspace).AddIf(state.KeyIsolation, s.Isolation).Add(state.KeyAgent, s.Agent).Add(state.KeyAccount, "").
 		AddIf(state.KeyModel, cmp.Or(s.Model, set.Models[s.Agent])).Add(state.KeyCreatedAt, "").Add(state.KeyUpdatedAt, "").Add(state.KeyResume, s.resume).
 		AddIf(state.NativeKey(s.Agent), s.AgentSession).AddIf(state.KeyLabel, s.Label).AddIf(state.KeyIdempotencyKey, s.IdempotencyKey).
-		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeyTrigger, string(s.trigger)).AddIf(state.KeyWithin, s.within).
+		AddIf(state.KeyTimeout, s.Timeout).AddIf(state.KeyBy, s.by()).AddIf(state.KeyTriggeredBy, s.parent).AddIf(state.KeySharedID, s.SharedID).AddIf(state.KeyTrigger, string(s.trigger)).AddIf(state.KeyWithin, s.within).
 		AddIf(state.KeyEnvironment, s.environment)
 	r.AddIf(state.KeyPriority, state.OrNone(s.Priority)).AddIf(state.KeyMaxAttempts, state.OrNone(s.MaxAttempts)).
 		AddIf(state.KeyPinned, state.Flag(s.Account != "")).AddIf(state.KeyBudget, s.Budget).AddIf(state.KeySpare, state.Flag(s.Spare))

@@ -71,10 +71,10 @@ func (a *Attempts) nextStep(r *Run, out *task.Outcome, s state.Step) (*Run, erro
 	goes, isTurn := false, s.Phase == "" // which looks at its account
 	runs, err := a.recordEnd(r, out, a.admission.PlaceOf(r.Task.ID), "an iteration", isTurn, func(st *fold.State, tx *ledger.Tx, t *state.Task) {
 		// The dispatcher begins the step if a person has given the task another agent or lane or no
-		// workspace, if the account takes no turn now, or if a budget has to be looked at.
+		// workspace, if the account takes no turn now, or if a budget has to be looked at. A shared task has no next master.
 		account := st.Account(t.AccountName())
 		isElsewhere := t.Agent != r.Task.Agent || t.AccountName() != r.Task.AccountName() || t.Lane() != r.Task.Lane() || t.Workspace == ""
-		goes = !a.tasks.IsLeaving() && !isElsewhere && !(isTurn && (account.Hold || account.Disabled || account.CoolUntil.After(a.tasks.Config.Now()) || a.tasks.HasBudget(t)))
+		goes = (t.SharedID != "" || !a.tasks.IsLeaving()) && !isElsewhere && !(isTurn && (account.Hold || account.Disabled || account.CoolUntil.After(a.tasks.Config.Now()) || a.tasks.HasBudget(t)))
 		tx.Append(a.stepRecord(st, r, out, t, s, id, goes))
 	})
 	goes = goes && runs

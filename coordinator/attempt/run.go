@@ -230,9 +230,17 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 	r.events.Store(rundir.NewEventLog(a.tasks.RunDir(r.ID), r.Task.ID))
 	defer func() { r.events.Load().Close(a.tasks.Config.Now()) }()
 	t, err := a.tasks.Whole(r.Task.ID)
+	var lease *task.Lease
+	if find := a.tasks.Config.LeaseOf; t.SharedID != "" && find != nil {
+		lease = find(t.ID)
+	}
+	r.Ctx = task.WithLease(r.Ctx, lease)
 	switch {
 	case err != nil:
 		out = setupFailed(err)
+	case t.SharedID != "" && lease == nil: // its worker has ended, or could not renew it
+		r.Cancel(admission.Cancellation(ledger.ByWorker))
+		out = task.Outcome{Class: state.ClassCanceled, ExitCode: -1, Error: "no worker here has the lease of shared task " + t.SharedID}
 	case r.Task.Phase == state.PhaseVerify:
 		out = a.verify(r, &t)
 	case r.Task.Phase == state.PhaseEvaluate:

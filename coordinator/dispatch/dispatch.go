@@ -187,6 +187,20 @@ func (d *Dispatcher) Limits() lanes.Limits {
 	return lim
 }
 
+// Room returns how many more tasks can begin with an account now, and until when it is rate-limited; the zero time: it is not.
+func (d *Dispatcher) Room(account string) (free int, cool time.Time) {
+	lim, now := d.Limits(), d.tasks.Config.Now()
+	d.tasks.View(func(st *fold.State) {
+		if a := st.Account(account); a.CoolUntil.After(now) {
+			cool = a.CoolUntil
+		}
+		if paused, _ := st.Paused(); !paused && lim.Short == "" && !d.tasks.IsLeaving() {
+			free = min(st.Free(account, now, lim), st.FreeWorkers(lim))
+		}
+	})
+	return free, cool
+}
+
 // StartReady starts what is ready. It appends `running` in one change, and spawns once that is durable.
 func (d *Dispatcher) StartReady() {
 	if d.tasks.IsLeaving() {

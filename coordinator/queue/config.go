@@ -102,6 +102,8 @@ type Config struct {
 	// FindSession reads from what an old run has written the agent's session id, ""
 	// if it got no further, and whether that session has kept the prompt. nil: never.
 	FindSession func(agent, runDir string) (session string, kept bool)
+	// LeaseOf returns the lease under which the twin of a shared task may run; nil if it has none any more. nil: none has.
+	LeaseOf func(id string) *task.Lease
 	// AgentReady reports whether an agent's program is there and logged in, in the
 	// environment of a task, for a fallback. It may be slow, and is not called with a lock held. nil: all are.
 	AgentReady func(agent string, env []string) bool

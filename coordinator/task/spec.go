@@ -75,6 +75,8 @@ type TaskSpec struct {
 	Await bool `json:"await,omitempty" doc:"The client waits for the task's end" example:"false"`
 	// FromRun is the run that the client is part of, as the server has found; "": none.
 	FromRun     string   `json:"-"`
+	Shared      bool     `json:"shared,omitempty" doc:"Queue it in the configured database, for the workers of all machines, and not in the ledger of this one; of a list all tasks or none" example:"false"`
+	SharedID    string   `json:"-"` // the shared task whose twin it is, as a worker has it; "": none
 	Environment []string `json:"environment,omitempty" doc:"Environment of the user's call, KEY=VALUE, that the task's programs get in place of the master's, without secrets and at most 16 KiB beside PATH; left out: in a list that of its first task, else the master's. Ignored over TCP and from a run" example:"PATH=/usr/bin:/bin"`
 }
 

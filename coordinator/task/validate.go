@@ -207,6 +207,8 @@ func CheckSession(s *TaskSpec) error {
 	switch {
 	case s.Resume != "" && s.Resume != "auto" && s.Resume != "always" && s.Resume != "never":
 		return Wrong("resume", "use auto, always or never", "resume %q is unknown", s.Resume)
+	case s.Shared:
+		return Wrong("shared", "submit it as it is, without a preview or a schedule", "a task of the shared queue is none of the ledger")
 	case s.Parallel && s.SessionKey != "":
 		return Wrong("parallel", "leave one of them out", "a task of a session cannot be parallel: a session is one conversation")
 	case s.Parallel && s.Continue:

@@ -205,7 +205,7 @@ type MemoryResult = memory.Result
 
 // ErrFromRun is what a run gets that asks for more than to queue tasks and to read.
 var ErrFromRun = &Error{
-	Code: CodeForbidden, Message: "a run may queue tasks and read, not change them",
+	Code: CodeForbidden, Message: "a run may queue tasks and read, not change them, nor use the shared queue",
 	Hint: "leave it to the user, who can do it outside of the run",
 }
 
@@ -365,8 +365,33 @@ type Metrics struct {
 	Findings    int                  // in the ledger
 	JournalSize int64                // bytes
 	Mirror      *MirrorStatus        // of the mirror in a database; nil: none is configured
+	Shared      *SharedStatus        // of the queue in that database; nil likewise
 
 	Counted
+}
+
+// A SharedStatus is how much is in the shared queue.
+type SharedStatus struct {
+	IsUp    bool           // else nothing is known
+	Tasks   map[string]int // by status, but for those that have ended
+	Oldest  time.Duration  // how long the task has waited that is due the longest
+	Workers []WorkerRow
+}
+
+// A WorkerRow is who leases for the shared queue.
+type WorkerRow struct {
+	ID        string    `json:"id" doc:"Its id, the same after a restart" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+	Host      string    `json:"host" doc:"Name of its machine" example:"build-1"`
+	PID       int       `json:"pid" doc:"Its process there" example:"4711"`
+	StateDir  string    `json:"stateDir" doc:"Its ledger there" example:"/var/lib/stint"`
+	Accounts  string    `json:"accounts" doc:"Accounts that it leases for" example:"codex-main,claude-a"`
+	Processes int       `json:"processes" doc:"Tasks that it runs at the same time" example:"4"`
+	Leases    int       `json:"leases" doc:"Tasks that it has leased" example:"2"`
+	Draining  bool      `json:"draining" doc:"It leases nothing more, and ends" example:"false"`
+	Version   string    `json:"version" doc:"Of stint there" example:"1.0.0"`
+	StartedAt time.Time `json:"startedAt" doc:"When it began" example:"2026-11-21T03:15:09Z"`
+	BeatAt    time.Time `json:"beatAt" doc:"When it was last heard of" example:"2026-11-21T03:15:39Z"`
+	Silent    string    `json:"silent" doc:"For how long nothing was heard of it, by the clock of the database" example:"4s"`
 }
 
 // AccountMetrics say whether an account may be used.

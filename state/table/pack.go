@@ -189,7 +189,7 @@ func (p *packer) task(t *state.Folded) {
 	numbers(p, &t.MaxAttempts, &t.Priority, &t.MaxIterations, &t.Attempt, &t.Retries, &t.Requeues, &t.LimitWaits, &t.Iteration)
 	p.words(&t.VerifyCommand, &t.Model, &t.By, (*string)(&t.Reason), (*string)(&t.Phase), &t.Timeout, &t.VerifyTimeout, &t.MaxLimitWait, &t.AfterPolicy,
 		&t.Within, &t.Budget, (*string)(&t.Trigger), &t.Intake, &t.Environment)
-	p.texts((*string)(&t.IdempotencyKey), &t.TriggeredBy, &t.RunID, &t.Error, &t.Note, &t.PromptInHistory, &t.VerifyTime)
+	p.texts((*string)(&t.IdempotencyKey), &t.TriggeredBy, &t.RunID, &t.Error, &t.Note, &t.PromptInHistory, &t.VerifyTime, &t.SharedID)
 	p.lists(&t.After, &t.Fallback, &t.OutputSpec, &t.Allow)
 	p.times(&t.NotBefore, &t.StartedAt, &t.RunStartedAt, &t.LimitSince)
 	p.exits(&t.ExitCode, &t.VerifyExitCode)
