@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/statedir"
 	"stint/ledger"
 	"stint/ledger/journal"
@@ -120,9 +121,9 @@ func newLimit(b *testing.B, m *Mirror, src Source) *benchLimit {
 			must(b, err)
 			rows, err := s.rows(&im)
 			must(b, err)
-			rows.task[1] = "limit"
+			rows.Task[1] = "limit"
 			batch.tasks = append(batch.tasks, rows)
-			l.rows += 1 + len(rows.runs) + len(rows.files)
+			l.rows += 1 + len(rows.Runs) + len(rows.Files)
 		}
 		l.batches = append(l.batches, batch)
 	}
@@ -155,16 +156,16 @@ func (l *benchLimit) write(b *testing.B) time.Duration {
 
 func (l *benchLimit) batch(ctx context.Context, tx pgx.Tx, b *batch, generation int64) error {
 	w := &writer{at: place{generation: time.Now().UnixNano() + generation}} // each row differs from the one that is there
-	for _, t := range tables[:2] {
-		if _, err := tx.Exec(ctx, t.create()); err != nil {
+	for _, t := range tables.All[:2] {
+		if _, err := tx.Exec(ctx, create(t)); err != nil {
 			return err
 		}
 	}
 	if err := w.fill(ctx, tx, b); err != nil {
 		return err
 	}
-	for _, t := range []*table{&tasksTable, &runsTable} {
-		if _, err := tx.Exec(ctx, t.upsert()); err != nil {
+	for _, t := range []*tables.Table{&tables.Tasks, &tables.Runs} {
+		if _, err := tx.Exec(ctx, upsert(t)); err != nil {
 			return err
 		}
 	}

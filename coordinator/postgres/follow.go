@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/follow"
@@ -157,11 +158,11 @@ func (s *session) putTasks(ctx context.Context, ids []string, last *batch) error
 		if rows == nil {
 			continue
 		}
-		if size += rows.size; size > maxBytes && len(last.tasks) > 0 {
+		if size += rows.Size; size > maxBytes && len(last.tasks) > 0 {
 			if err := s.put(ctx, &batch{tasks: last.tasks, since: last.since}); err != nil {
 				return err
 			}
-			last.tasks, size = nil, rows.size
+			last.tasks, size = nil, rows.Size
 		}
 		last.tasks = append(last.tasks, rows)
 	}
@@ -169,15 +170,15 @@ func (s *session) putTasks(ctx context.Context, ids []string, last *batch) error
 }
 
 // read returns the rows of a task; nil if there is none of that id any more.
-func (s *session) read(ctx context.Context, id string) (*taskRows, error) {
+func (s *session) read(ctx context.Context, id string) (*tables.Rows, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	im, err := s.src.TaskRecord(id)
-	if errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
+	if errors.Is(err, &task.Error{Code: task.CodeNotFound}) || im.Task.SharedID != "" { // the shared task has the rows of its twin
 		return nil, nil
 	}
-	var rows *taskRows
+	var rows *tables.Rows
 	if err == nil {
 		rows, err = s.rows(&im)
 	}

@@ -113,7 +113,7 @@ func (m *Mirror) handOver(src Source) {
 		if end := src.Seq(); s.at.seq < end {
 			err = s.run(ctx, end)
 		}
-		_, _ = s.db.Exec(ctx, "DELETE FROM worker_registry WHERE worker_id = $1", [16]byte(m.o.Worker)) // the next one of this host does it too
+		_, _ = s.db.Exec(ctx, "DELETE FROM worker_registry WHERE worker_id = $1", [16]byte(m.o.Worker)) // any other master does it too, later
 		return err
 	})
 	if err != nil {
@@ -203,7 +203,7 @@ func (m *Mirror) wrote(b *batch, seq uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range b.tasks {
-		m.status.Rows += uint64(1 + len(t.runs) + len(t.files))
+		m.status.Rows += uint64(1 + len(t.Runs) + len(t.Files))
 	}
 	if m.status.Seq = seq; seq >= newest {
 		m.waiting = time.Time{}

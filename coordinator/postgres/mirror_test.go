@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -41,7 +42,7 @@ func TestMirror(t *testing.T) {
 		"SELECT encode(content, 'escape') || (run_id IS NOT NULL) FROM task_files WHERE task_id = $1 AND NOT is_input": "a reporttrue",
 		"SELECT (started_at <= finished_at AND latency_ms >= 0)::text FROM task_runs WHERE task_id = $1":               "true",
 		"SELECT scope || max_concurrent || current_concurrent FROM concurrency_limits WHERE $1::uuid IS NOT NULL":      "account:laptop/demo40",
-		"SELECT group_name || ' ' || pid FROM worker_registry WHERE $1::uuid IS NOT NULL":                              fmt.Sprint("laptop ", os.Getpid()),
+		"SELECT concat_ws(' ', hostname, group_name, pid, version) FROM worker_registry WHERE $1::uuid IS NOT NULL":    fmt.Sprint("machine ", os.Getpid(), " test"),
 	} {
 		if got := query[string](t, w, sql, good); got != want {
 			t.Errorf("%s:\n%s, not %s", sql, got, want)
@@ -59,6 +60,47 @@ func TestMirror(t *testing.T) {
 	stop()
 	if n := query[int](t, w, "SELECT count(*) FROM worker_registry"); n != 0 {
 		t.Error("a mirror that has ended is still registered")
+	}
+}
+
+// TestMirrorBesideSharedQueue: what belongs to the shared queue is nothing to a mirror, whether it is written, made anew or compared;
+// and masters of which nothing is heard are forgotten, but no workers.
+func TestMirrorBesideSharedQueue(t *testing.T) {
+	w := newWorld(t, postgrestest.Shared(t).Database(t))
+	m, stop := w.mirror()
+	id := w.submit(task.TaskSpec{Prompt: "p"})
+	w.settled(m)
+	const rows = `SELECT md5(string_agg(r, '' ORDER BY r)) FROM (SELECT t::text r FROM tasks t WHERE host IS NULL UNION ALL SELECT r::text FROM task_runs r JOIN tasks t ON t.id = task_id WHERE t.host IS NULL
+		UNION ALL SELECT f::text FROM task_files f JOIN tasks t ON t.id = task_id WHERE t.host IS NULL UNION ALL SELECT a::text FROM accounts a WHERE host IS NULL UNION ALL SELECT w::text FROM worker_registry w WHERE group_name IS NOT NULL) x`
+	w.exec(`INSERT INTO accounts (id, tool, max_concurrency) VALUES ('codex-main', 'codex', 1);
+		INSERT INTO tasks (id, prompt, status, leased_by, generation) SELECT gen_random_uuid(), 'shared', s, CASE s WHEN 'leased' THEN 'codex-main' END, 1 FROM unnest('{queued,leased,succeeded}'::text[]) s;
+		INSERT INTO task_runs (task_id, host, attempt, status) SELECT id, 'laptop', 1, 'succeeded' FROM tasks WHERE host IS NULL;
+		INSERT INTO task_files (task_id, host, path, is_input) SELECT id, 'laptop', 'x', FALSE FROM tasks WHERE host IS NULL;
+		INSERT INTO worker_registry (worker_id, group_name, hostname, pid, last_heartbeat) SELECT gen_random_uuid(), g, 'laptop', 1, now() - interval '1 day' FROM unnest('{codex-main,NULL}'::text[]) g;
+		INSERT INTO worker_registry (worker_id, hostname, pid, last_heartbeat) VALUES (gen_random_uuid(), 'other', 1, now() - interval '260 s')`)
+	before := query[string](t, w, rows)
+	until(t, "masters that are silent are forgotten", func() bool {
+		return query[string](t, w, "SELECT string_agg(hostname, ' ' ORDER BY hostname) FROM worker_registry WHERE group_name IS NULL") == "machine other"
+	})
+	if worker := query[string](t, w, "SELECT worker_id::text FROM mirrors"); worker != w.o.Worker.String() {
+		t.Errorf("the mirror is kept by %s", worker)
+	}
+	stop()
+	w.rebuild()
+	w.ended(task.TaskSpec{Prompt: "another"})
+	m, stop = w.mirror()
+	w.settled(m)
+	stop()
+	if r := w.same(); r.Tasks != 2 || r.Runs != 2 {
+		t.Errorf("compared %+v", r)
+	}
+	w.compact()
+	w.rebuild()
+	if after := query[string](t, w, rows); after != before {
+		t.Error("rows of the shared queue were touched")
+	}
+	if n := query[int](t, w, "SELECT count(*) FROM tasks WHERE host = 'laptop' AND id = $1", id); n != 1 {
+		t.Error("the own rows are not there")
 	}
 }
 
@@ -299,7 +341,7 @@ func TestKeyMoves(t *testing.T) {
 	im.Task.IdempotencyKey, im.HoldsKey = "k", true
 	rows, err := s.rows(&im)
 	must(t, err)
-	must(t, s.write(t.Context(), &batch{tasks: []*taskRows{rows}}, 1))
+	must(t, s.write(t.Context(), &batch{tasks: []*tables.Rows{rows}}, 1))
 	if got := query[string](t, w, "SELECT string_agg(id::text, ' ') FROM tasks WHERE idempotency_key = 'k'"); got != gets {
 		t.Errorf("the key is of %s, not of %s, and was of %s", got, gets, had)
 	}
@@ -498,16 +540,16 @@ func TestSlowBatchGetsMoreTime(t *testing.T) {
 	s := w.begun()
 	rows, err := s.read(t.Context(), id)
 	must(t, err)
-	rows.size = -int(writeTimeout/time.Second)*slowest + slowest/2 // half a second is left
+	rows.Size = -int(writeTimeout/time.Second)*slowest + slowest/2 // half a second is left
 	w.session(func(c *pgx.Conn) {
 		do(t, c, "BEGIN; LOCK TABLE task_runs")
-		if err := s.put(t.Context(), &batch{tasks: []*taskRows{rows}}); !errors.Is(err, context.DeadlineExceeded) || s.mirror.patience != 2 {
+		if err := s.put(t.Context(), &batch{tasks: []*tables.Rows{rows}}); !errors.Is(err, context.DeadlineExceeded) || s.mirror.patience != 2 {
 			t.Errorf("%v, patience %d", err, s.mirror.patience)
 		}
 		do(t, c, "ROLLBACK")
 	})
-	rows.size = 0
-	if err := s.put(t.Context(), &batch{tasks: []*taskRows{rows}}); err != nil || s.mirror.patience != 1 {
+	rows.Size = 0
+	if err := s.put(t.Context(), &batch{tasks: []*tables.Rows{rows}}); err != nil || s.mirror.patience != 1 {
 		t.Errorf("%v, patience %d", err, s.mirror.patience)
 	}
 }

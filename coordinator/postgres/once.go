@@ -7,6 +7,7 @@ import (
 
 	"stint/coordinator/postgres/schema"
 	"stint/coordinator/postgres/server"
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/task"
 
 	"github.com/jackc/pgx/v5"
@@ -45,7 +46,7 @@ func (o *Options) readPosition(ctx context.Context, q schema.Querier, t server.T
 		return Position{Host: o.Host}, nil
 	}
 	p.UpdatedAt, p.RebuiltAt = p.UpdatedAt.UTC(), p.RebuiltAt.UTC()
-	if err == nil && p.StateDir != storable(o.StateDir) && !o.overwrite {
+	if err == nil && p.StateDir != tables.Storable(o.StateDir) && !o.overwrite {
 		err = task.Conflict("give this one a name of its own (host in [postgres]), or if it was moved: stint sync rebuild",
 			"%s has the mirror of another state directory under the name %s: %s", t, o.Host, p.StateDir)
 	}

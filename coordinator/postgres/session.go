@@ -13,6 +13,7 @@ import (
 
 	"stint/coordinator/postgres/schema"
 	"stint/coordinator/postgres/server"
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -83,7 +84,7 @@ const rebuilderGone = 15 * time.Second
 // claim takes the mirror's row, and reads how far the mirror goes.
 func (s *session) claim(ctx context.Context) error {
 	_, err := s.db.Exec(ctx, "INSERT INTO mirrors (host, state_dir, settings, version) VALUES ($1, $2, $3, $4) ON CONFLICT (host) DO NOTHING",
-		s.o.Host, storable(s.o.StateDir), s.o.settings(), s.o.Version)
+		s.o.Host, tables.Storable(s.o.StateDir), s.o.settings(), s.o.Version)
 	if err != nil {
 		return err
 	}
@@ -101,12 +102,14 @@ func (s *session) claim(ctx context.Context) error {
 	return nil
 }
 
-// register notes for the other hosts that this process is at work.
+// register notes for the other hosts that this process is at work, and forgets masters of which nothing was heard for three leases.
 func (s *session) register(ctx context.Context) error {
 	var q pgx.Batch
-	q.Queue("DELETE FROM worker_registry WHERE group_name = $1 AND worker_id <> $2", s.o.Host, [16]byte(s.o.Worker))
-	q.Queue(`INSERT INTO worker_registry (worker_id, group_name, hostname, pid) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (worker_id) DO UPDATE SET last_heartbeat = now()`, [16]byte(s.o.Worker), s.o.Host, storable(s.o.Hostname), int32(s.o.PID))
+	worker := [16]byte(s.o.Worker)
+	q.Queue("DELETE FROM worker_registry WHERE group_name IS NULL AND worker_id <> $1 AND last_heartbeat < now() - interval '270 s'", worker)
+	q.Queue(`INSERT INTO worker_registry (worker_id, hostname, pid, state_dir, version) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (worker_id) DO UPDATE SET last_heartbeat = now()`, worker, tables.Storable(s.o.Hostname), int32(s.o.PID), tables.Storable(s.o.StateDir), s.o.Version)
+	q.Queue("UPDATE mirrors SET worker_id = $2 WHERE host = $1 AND seq > 0 AND worker_id IS DISTINCT FROM $2", s.o.Host, worker)
 	return s.db.SendBatch(ctx, &q).Close()
 }
 
@@ -195,7 +198,7 @@ func (s *session) rebuild(ctx context.Context) error {
 	defer cancel()
 	next := place{} // until the end of the rebuild the mirror has no place in the journal
 	err := s.db.QueryRow(bounded, `UPDATE mirrors SET generation = generation + 1, seq = 0, digest = NULL, state_dir = $2, worker_id = $3, updated_at = now()
-		WHERE host = $1 RETURNING generation`, s.o.Host, storable(s.o.StateDir), [16]byte(s.o.Worker)).Scan(&next.generation)
+		WHERE host = $1 RETURNING generation`, s.o.Host, tables.Storable(s.o.StateDir), [16]byte(s.o.Worker)).Scan(&next.generation)
 	s.at = next
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errMoved
@@ -261,12 +264,12 @@ func (s *session) putAll(ctx context.Context, b *batch) error {
 		}
 	}
 	err := s.write(ctx, b, s.mirror.patience)
-	if !isRefusal(err) {
+	if !server.IsRefusal(err) {
 		return err
 	}
 	for _, t := range b.tasks { // one by one, without those that the database does not take; the cursor moves on all the same
-		if err := s.write(ctx, &batch{tasks: []*taskRows{t}}, s.mirror.patience); isRefusal(err) {
-			s.mirror.skipped(t.id, server.Explain(err, s.db.Target))
+		if err := s.write(ctx, &batch{tasks: []*tables.Rows{t}}, s.mirror.patience); server.IsRefusal(err) {
+			s.mirror.skipped(t.ID, server.Explain(err, s.db.Target))
 		} else if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"stint/coordinator/postgres/schema"
 	"stint/coordinator/postgres/server"
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -115,8 +116,8 @@ func notYet(t server.Target, format string, args ...any) error {
 }
 
 func (c *comparison) run(ctx context.Context) error {
-	for _, t := range tables {
-		if _, err := c.tx.Exec(ctx, t.create()); err != nil {
+	for _, t := range tables.All {
+		if _, err := c.tx.Exec(ctx, create(t)); err != nil {
 			return err
 		}
 	}
@@ -139,14 +140,17 @@ func (c *comparison) run(ctx context.Context) error {
 func (c *comparison) page(ctx context.Context, ids []string) error {
 	b := &batch{}
 	for _, id := range ids {
-		uuid, _ := rowID(id, c.o.Host)
+		im, err := c.src.TaskRecord(id)
+		if im.Task.SharedID != "" { // the shared task has its rows
+			continue
+		}
+		uuid, _ := tables.ID(id, c.o.Host)
 		c.here[uuid] = true
 		if c.ledger.ChangedLater(id) {
 			c.report.InFlight++
 			continue
 		}
-		var rows *taskRows
-		im, err := c.src.TaskRecord(id)
+		var rows *tables.Rows
 		if err == nil {
 			rows, err = c.rows(&im)
 		}
@@ -154,13 +158,13 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			c.note(Difference{Table: tasksTable.name, ID: id, Text: "it cannot be read here: " + err.Error()})
+			c.note(Difference{Table: tables.Tasks.Name, ID: id, Text: "it cannot be read here: " + err.Error()})
 			continue
 		}
 		b.tasks = append(b.tasks, rows)
 		c.report.Tasks++
-		c.report.Runs += len(rows.runs)
-		c.report.Files += len(rows.files)
+		c.report.Runs += len(rows.Runs)
+		c.report.Files += len(rows.Files)
 	}
 	if _, err := c.tx.Exec(ctx, "TRUNCATE copy_tasks, copy_task_runs, copy_task_files"); err != nil {
 		return err
@@ -168,8 +172,8 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 	if err := c.fill(ctx, c.tx, b); err != nil {
 		return err
 	}
-	for _, t := range tables {
-		rows, _ := c.tx.Query(ctx, t.difference()) // ForEachRow returns the error
+	for _, t := range tables.All {
+		rows, _ := c.tx.Query(ctx, difference(t)) // ForEachRow returns the error
 		var here, there map[string]json.RawMessage
 		_, err := pgx.ForEachRow(rows, []any{&here, &there}, func() error {
 			c.differ(t, here, there)
@@ -184,28 +188,28 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 }
 
 // difference is the statement that selects the rows of a page in which the two sides differ.
-func (t *table) difference() string {
+func difference(t *tables.Table) string {
 	of := "task_id"
-	if t.name == tasksTable.name {
+	if t.Name == tables.Tasks.Name {
 		of = "id"
 	}
 	return fmt.Sprintf(`SELECT to_jsonb(h), to_jsonb(c) FROM %[1]s h
 		FULL JOIN (SELECT %[2]s FROM %[3]s WHERE %[4]s IN (SELECT id FROM copy_tasks)) c ON c.id = h.id
 		WHERE (%[5]s) IS DISTINCT FROM (%[6]s)`,
-		t.staging(), strings.Join(t.columns, ", "), t.name, of, t.values("h", "c"), t.values("c", ""))
+		staging(t), strings.Join(t.Columns, ", "), t.Name, of, values(t, "h", "c"), values(t, "c", ""))
 }
 
 // differ notes how a row differs; nil is a side that does not have it.
-func (c *comparison) differ(t *table, here, there map[string]json.RawMessage) {
+func (c *comparison) differ(t *tables.Table, here, there map[string]json.RawMessage) {
 	switch {
 	case here == nil:
-		c.note(Difference{Table: t.name, ID: idOf(there), Text: "the row is in the mirror and not in the ledger"})
+		c.note(Difference{Table: t.Name, ID: idOf(there), Text: "the row is in the mirror and not in the ledger"})
 	case there == nil:
-		c.note(Difference{Table: t.name, ID: idOf(here), Text: "the row is missing in the mirror"})
+		c.note(Difference{Table: t.Name, ID: idOf(here), Text: "the row is missing in the mirror"})
 	default:
-		for _, col := range t.columns {
-			if h := here[col]; string(h) != "null" || !slices.Contains(t.kept, col) {
-				c.value(t.name, idOf(here), col, h, there[col])
+		for _, col := range t.Columns {
+			if h := here[col]; string(h) != "null" || !slices.Contains(t.Kept, col) {
+				c.value(t.Name, idOf(here), col, h, there[col])
 			}
 		}
 	}
@@ -242,7 +246,7 @@ func (c *comparison) surplus(ctx context.Context) error {
 	var name string
 	_, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
 		if !c.here[id] && !c.ledger.ChangedLater(name) {
-			c.note(Difference{Table: tasksTable.name, ID: name, Text: "the row is in the mirror and not in the ledger"})
+			c.note(Difference{Table: tables.Tasks.Name, ID: name, Text: "the row is in the mirror and not in the ledger"})
 		}
 		return nil
 	})
@@ -266,9 +270,9 @@ func (c *comparison) accounts(ctx context.Context) error {
 			return nil
 		}
 		a := known[id]
-		until := timeOrNull(a.CoolUntil.UTC().Truncate(time.Microsecond)) // as the database holds it
-		for i, here := range []any{!a.Disabled, a.Hold, orNull(a.Reason), until} {
-			c.value("accounts", name, []string{"enabled", "held", "reason", "cool_until"}[i], jsonOf(here), jsonOf(there[i]))
+		until := tables.TimeOrNull(a.CoolUntil.UTC().Truncate(time.Microsecond)) // as the database holds it
+		for i, here := range []any{!a.Disabled, a.Hold, tables.OrNull(a.Reason), until} {
+			c.value("accounts", name, []string{"enabled", "held", "reason", "cool_until"}[i], tables.JSON(here), tables.JSON(there[i]))
 		}
 		return nil
 	})

@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"stint/coordinator/postgres/server"
+	"stint/coordinator/postgres/tables"
+	"stint/coordinator/task"
 	"stint/state"
 )
 
@@ -37,7 +38,7 @@ type place struct {
 
 // A batch is what one transaction writes.
 type batch struct {
-	tasks []*taskRows
+	tasks []*tables.Rows
 	to    *place    // where the mirror is afterwards; nil: where it is
 	since time.Time // when the oldest of its records was written; zero: it is part of a rebuild
 	sweep bool      // at the end of a rebuild: rows of older generations go
@@ -59,25 +60,25 @@ func isAgain(err error) bool {
 }
 
 // staging returns the name of the temporary table that rows come through.
-func (t *table) staging() string { return "copy_" + t.name }
+func staging(t *tables.Table) string { return "copy_" + t.Name }
 
 // create makes the temporary table. It has no constraints, and is empty in each transaction.
-func (t *table) create() string {
+func create(t *tables.Table) string {
 	return fmt.Sprintf("CREATE TEMP TABLE IF NOT EXISTS %s ON COMMIT DELETE ROWS AS SELECT %s FROM %s WITH NO DATA",
-		t.staging(), strings.Join(t.columns, ", "), t.name)
+		staging(t), strings.Join(t.Columns, ", "), t.Name)
 }
 
 // upsert takes the rows of the temporary table over. Those that are there already and say the same are not written again.
-func (t *table) upsert() string {
+func upsert(t *tables.Table) string {
 	return fmt.Sprintf("INSERT INTO %[1]s (id, %[2]s) SELECT id, %[2]s FROM %[3]s ON CONFLICT (id) DO UPDATE SET (%[2]s) = ROW(%[4]s) WHERE (%[5]s) IS DISTINCT FROM (%[4]s)",
-		t.name, strings.Join(t.columns[1:], ", "), t.staging(), t.values("excluded", t.name), t.values(t.name, ""))
+		t.Name, strings.Join(t.Columns[1:], ", "), staging(t), values(t, "excluded", t.Name), values(t, t.Name, ""))
 }
 
 // values returns the columns of a row but for its id. Those that are kept have the value of the old row where they are NULL.
-func (t *table) values(row, old string) string {
+func values(t *tables.Table, row, old string) string {
 	var list []string
-	for _, c := range t.columns[1:] {
-		if old != "" && slices.Contains(t.kept, c) {
+	for _, c := range t.Columns[1:] {
+		if old != "" && slices.Contains(t.Kept, c) {
 			list = append(list, fmt.Sprintf("coalesce(%[1]s.%[3]s, %[2]s.%[3]s)", row, old, c))
 		} else {
 			list = append(list, row+"."+c)
@@ -94,13 +95,22 @@ const freeKeys = `UPDATE tasks t SET idempotency_key = NULL FROM copy_tasks c
 // have no use for them.
 var upserts = sync.OnceValue(func() []string {
 	return []string{
-		tasksTable.upsert(),
+		upsert(&tables.Tasks),
 		`DELETE FROM task_files f USING copy_tasks c WHERE f.task_id = c.id AND NOT EXISTS (SELECT FROM copy_task_files n WHERE n.id = f.id)`,
 		`DELETE FROM task_runs r USING copy_tasks c WHERE r.task_id = c.id AND NOT EXISTS (SELECT FROM copy_task_runs n WHERE n.id = r.id)`,
-		runsTable.upsert(),
-		filesTable.upsert(),
+		upsert(&tables.Runs),
+		upsert(&tables.Files),
 	}
 })
+
+// rows returns what the tables have of a task.
+func (w *writer) rows(im *task.TaskRecord) (*tables.Rows, error) {
+	m := tables.Maker{Host: w.o.Host, InlineThreshold: w.o.InlineThreshold, OutputLimit: w.o.OutputLimit, MaxAttempts: w.o.MaxAttempts, Redact: w.o.Redact, RunDir: w.src.RunDir}
+	return m.Of(im)
+}
+
+// accountID returns the key of an account of this host.
+func (o *Options) accountID(name string) string { return tables.AccountID(o.Host, name) }
 
 // A writer makes the rows of tasks, and writes batches of them into the mirror of one host.
 type writer struct {
@@ -117,7 +127,7 @@ const slowest = 1 << 20
 func (w *writer) write(ctx context.Context, b *batch, patience int) error {
 	size := 0
 	for _, t := range b.tasks {
-		size += t.size
+		size += t.Size
 	}
 	b.to = cmp.Or(b.to, &w.at)
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(patience)*(writeTimeout+time.Duration(size)*time.Second/slowest))
@@ -153,8 +163,8 @@ func (w *writer) begin(ctx context.Context, tx pgx.Tx) error {
 		}
 		return err
 	})
-	for _, t := range tables {
-		q.Queue(t.create())
+	for _, t := range tables.All {
+		q.Queue(create(t))
 	}
 	if err := tx.SendBatch(ctx, &q).Close(); err != nil {
 		return err
@@ -169,8 +179,8 @@ func (w *writer) begin(ctx context.Context, tx pgx.Tx) error {
 func (w *writer) fill(ctx context.Context, tx pgx.Tx, b *batch) error {
 	var tasks, runs, files [][]any
 	for _, t := range b.tasks {
-		t.task[generationColumn] = w.at.generation
-		tasks, runs, files = append(tasks, t.task), append(runs, t.runs...), append(files, t.files...)
+		t.Task[tables.Generation] = w.at.generation
+		tasks, runs, files = append(tasks, t.Task), append(runs, t.Runs...), append(files, t.Files...)
 	}
 	known := make(map[[16]byte]bool, len(runs))
 	runs = slices.DeleteFunc(runs, func(row []any) bool { // a person may have written the run of one task into another
@@ -183,7 +193,7 @@ func (w *writer) fill(ctx context.Context, tx pgx.Tx, b *batch) error {
 		if len(rows) == 0 {
 			continue
 		}
-		if _, err := tx.CopyFrom(ctx, pgx.Identifier{tables[i].staging()}, tables[i].columns, pgx.CopyFromRows(rows)); err != nil {
+		if _, err := tx.CopyFrom(ctx, pgx.Identifier{staging(tables.All[i])}, tables.All[i].Columns, pgx.CopyFromRows(rows)); err != nil {
 			return err
 		}
 	}
@@ -197,7 +207,7 @@ func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
 	if len(b.tasks) > 0 {
 		q.Queue(`INSERT INTO accounts (id, tool, max_concurrency, host) SELECT DISTINCT leased_by, tool, $1::int, host FROM copy_tasks
 			WHERE leased_by IS NOT NULL ON CONFLICT (id) DO NOTHING`, w.o.MaxConcurrency)
-		if slices.ContainsFunc(b.tasks, func(t *taskRows) bool { return t.hasKey }) {
+		if slices.ContainsFunc(b.tasks, func(t *tables.Rows) bool { return t.HasKey }) {
 			q.Queue(freeKeys)
 		}
 		for _, sql := range upserts() {
@@ -229,7 +239,7 @@ func (w *writer) notice(b *batch) string {
 		Tasks []string `json:"tasks"` // the first of them
 	}{w.o.Host, b.to.seq, len(b.tasks), []string{}}
 	for size := 0; len(n.Tasks) < min(len(b.tasks), maxNamed); {
-		id := storable(b.tasks[len(n.Tasks)].id)
+		id := tables.Storable(b.tasks[len(n.Tasks)].ID)
 		if size += 6*len(id) + 3; size > 6000 { // PostgreSQL takes up to 8000 bytes
 			break
 		}
@@ -250,7 +260,7 @@ func (w *writer) queueAccounts(q *pgx.Batch, list []state.AccountUse) {
 	for _, a := range list {
 		id := w.o.accountID(a.Name)
 		ids = append(ids, id)
-		if isTool(a.Agent) {
+		if tables.IsTool(a.Agent) {
 			names := map[string]any{}
 			for _, name := range a.Variables {
 				names[name] = nil
@@ -258,22 +268,12 @@ func (w *writer) queueAccounts(q *pgx.Batch, list []state.AccountUse) {
 			q.Queue(`INSERT INTO accounts (id, host, tool, name, group_name, env_vars, cred_ref, max_concurrency, dangerous) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 				ON CONFLICT (id) DO UPDATE SET tool = excluded.tool, name = excluded.name, group_name = excluded.group_name, env_vars = excluded.env_vars,
 					cred_ref = excluded.cred_ref, max_concurrency = excluded.max_concurrency, dangerous = excluded.dangerous`,
-				id, w.o.Host, a.Agent, orNull(storable(cmp.Or(a.Title, a.Name))), orNull(storable(a.GroupName)), jsonOf(names), orNull(storable(a.CredRef)),
+				id, w.o.Host, a.Agent, tables.OrNull(tables.Storable(cmp.Or(a.Title, a.Name))), tables.OrNull(tables.Storable(a.GroupName)), tables.JSON(names), tables.OrNull(tables.Storable(a.CredRef)),
 				cmp.Or(a.Max, w.o.MaxConcurrency), a.Dangerous)
 		}
-		q.Queue("UPDATE accounts SET enabled = $2, held = $3, reason = $4, cool_until = $5 WHERE id = $1", id, !a.Disabled, a.Hold, orNull(a.Reason), timeOrNull(a.CoolUntil))
+		q.Queue("UPDATE accounts SET enabled = $2, held = $3, reason = $4, cool_until = $5 WHERE id = $1", id, !a.Disabled, a.Hold, tables.OrNull(a.Reason), tables.TimeOrNull(a.CoolUntil))
 	}
 	q.Queue("UPDATE accounts SET enabled = TRUE, held = FALSE, reason = NULL, cool_until = NULL WHERE host = $1 AND id <> ALL($2)", w.o.Host, ids)
-}
-
-// isRefusal reports whether the database does not take some value of a batch, however
-// often it is sent: a text is too long for an index, a number too large.
-func isRefusal(err error) bool {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || len(pg.Code) != 5 {
-		return false
-	}
-	return slices.Contains([]string{"21", "22", "23", "54"}, pg.Code[:2])
 }
 
 // maxSwept is how many tasks one transaction removes.

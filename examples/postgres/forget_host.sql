@@ -4,6 +4,6 @@
 BEGIN;
 DELETE FROM tasks WHERE host = :'host'; -- with their runs and files
 DELETE FROM accounts WHERE host = :'host';
-DELETE FROM worker_registry WHERE group_name = :'host';
+DELETE FROM worker_registry WHERE worker_id IN (SELECT worker_id FROM mirrors WHERE host = :'host');
 DELETE FROM mirrors WHERE host = :'host';
 COMMIT;

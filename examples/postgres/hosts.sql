@@ -1,17 +1,17 @@
 -- Which hosts have a copy here, how far is it, and is anybody there?
 -- copied: how long ago the copy was last known to be complete up to seq; heard: when a
--- master of that host last said that it is alive.
+-- master of that host last said that it is alive, if that is not long ago.
 SELECT m.host,
        m.version AS stint,
        m.seq,
        m.seq = 0 AS is_being_built,
        date_trunc('second', now() - m.updated_at) AS copied,
-       date_trunc('second', now() - w.heartbeat) AS heard,
+       date_trunc('second', now() - w.last_heartbeat) AS heard,
        t.tasks,
        t.waiting,
        t.running
 FROM mirrors m
-LEFT JOIN (SELECT group_name, max(last_heartbeat) AS heartbeat FROM worker_registry GROUP BY group_name) w ON w.group_name = m.host
+LEFT JOIN worker_registry w ON w.worker_id = m.worker_id
 LEFT JOIN LATERAL (
     SELECT count(*) AS tasks,
            count(*) FILTER (WHERE status = 'queued') AS waiting,

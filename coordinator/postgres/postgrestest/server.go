@@ -28,6 +28,7 @@ type Server struct {
 	data  string
 	args  []string // settings beside the usual ones
 	lasts bool     // longer than a test
+	of    *Server  // that it is a standby of; nil: of none
 	log   *os.File // what its programs print
 
 	watchdog *exec.Cmd
@@ -59,6 +60,13 @@ func StartOnDisk(t testing.TB, mount func(dir string) error, settings ...string)
 	t.Helper()
 	s, err := (&Server{args: settings}).start(mount)
 	return s.forTest(t, err)
+}
+
+// Standby starts a server that follows this one, which needs the setting max_wal_senders. It ends with the test.
+func (s *Server) Standby(t testing.TB) *Server {
+	t.Helper()
+	standby, err := (&Server{args: s.args, of: s}).start(nil)
+	return standby.forTest(t, err)
 }
 
 // ErrMissing means that a server cannot be had on this machine.
@@ -110,8 +118,12 @@ func (s *Server) start(mount func(dir string) error) (*Server, error) {
 	if mount != nil {
 		args = append(args, "--wal-segsize=1") // small, too
 	}
+	program := "initdb"
+	if s.of != nil {
+		program, args = "pg_basebackup", []string{"-D", s.data, "-h", s.of.dir, "-R", "-c", "fast", "--no-sync"}
+	}
 	if err == nil {
-		err = s.command("initdb", args...).Run()
+		err = s.command(program, args...).Run()
 	}
 	if err == nil {
 		err = s.run()

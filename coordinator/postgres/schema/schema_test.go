@@ -119,7 +119,9 @@ func TestMigrateKilled(t *testing.T) {
 			for _, end := range []string{"SELECT pg_terminate_backend(pg_backend_pid())", "SELECT 1/0"} {
 				cut := migration{m.name, strings.Join(statements[:n], "") + "; " + end}
 				list := append(append([]migration{}, migrations()[:i]...), cut)
-				from, to, err := migrate(t.Context(), open(t, url), list, time.Minute)
+				conn := open(t, url)
+				from, to, err := migrate(t.Context(), conn, list, time.Minute)
+				_ = conn.Close(t.Context()) // it may have been cut; a server has not many
 				if from != i || to != i || err == nil {
 					t.Fatalf("%s, cut after %d statements: from %d to %d, %v", m.name, n, from, to, err)
 				}
@@ -134,6 +136,39 @@ func TestMigrateKilled(t *testing.T) {
 		}
 	}
 	must(t, Check(t.Context(), watch))
+}
+
+// TestMigrateWithRows: what mirrors and other programs have left in the tables of version 3 is there in the newest.
+func TestMigrateWithRows(t *testing.T) {
+	conn := empty(t)
+	migrateTo(t, conn, 3)
+	do(t, conn, `INSERT INTO accounts (id, host, tool, max_concurrency) VALUES ('laptop/codex', 'laptop', 'codex', 4), ('codex-main', NULL, 'codex', 4);
+		INSERT INTO worker_registry (worker_id, group_name, hostname, pid) VALUES (gen_random_uuid(), 'laptop', 'laptop', 1);
+		INSERT INTO mirrors (host, state_dir, seq, settings, version) VALUES ('laptop', '/s', 7, '', '1');
+		INSERT INTO tasks (host, status, session_key, leased_by, prompt) SELECT 'laptop', 'running', 'web', 'laptop/codex', 'mirrored' FROM generate_series(1, 3);
+		INSERT INTO tasks (status, session_key, output_spec, prompt) SELECT 'running', 'web', '["a"]', 'of another program' FROM generate_series(1, 3);
+		INSERT INTO tasks (prompt, input_files) VALUES ('plain', '{}')`)
+	from, to, err := Migrate(t.Context(), conn)
+	if from != 3 || to != Newest() || err != nil {
+		t.Fatal(from, to, err)
+	}
+	for sql, want := range map[string]string{
+		"SELECT string_agg(n, ', ' ORDER BY n) FROM (SELECT concat_ws(' ', count(*), host, status, session_key, leased_by, prompt, output_spec) n FROM tasks GROUP BY host, status, session_key, leased_by, prompt, output_spec) r": `1 queued plain [], 3 laptop running web laptop/codex mirrored [], 3 queued web of another program ["a"]`,
+		"SELECT concat_ws(' ', group_name IS NULL, hostname, draining, state_dir IS NULL) FROM worker_registry":                                                                                                                     "t laptop f t",
+		"SELECT concat_ws(' ', host, seq) FROM mirrors":                               "laptop 7",
+		"SELECT string_agg(concat_ws(' ', id, host), ', ' ORDER BY id) FROM accounts": "codex-main, laptop/codex laptop",
+	} {
+		var got string
+		if must(t, conn.QueryRow(t.Context(), sql).Scan(&got)); got != want {
+			t.Errorf("%s:\n%s, want\n%s", sql, got, want)
+		}
+	}
+	do(t, conn, `INSERT INTO tasks (prompt, output_files) VALUES ('new', '["b"]')`)
+	var n int
+	must(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM tasks WHERE output_spec = '["b"]' AND output_files IS NULL`).Scan(&n))
+	if n != 1 {
+		t.Error("output_files are not taken for output_spec")
+	}
 }
 
 // TestMigrateBusy: a migration does not wait for ever.

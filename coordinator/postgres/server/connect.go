@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -170,6 +171,13 @@ func (t Target) scrub(text string) string {
 }
 
 func oneLine(text string) string { return task.EscapeText(strings.Join(strings.Fields(text), " ")) }
+
+// IsRefusal reports whether the database does not take some value of what was written, however
+// often it is sent: a text is too long for an index, a number too large.
+func IsRefusal(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && len(pg.Code) == 5 && slices.Contains([]string{"21", "22", "23", "54"}, pg.Code[:2])
+}
 
 // Explain returns a *task.Error for any error of pgx: the database, what failed, and what to do about it. nil
 // stays nil, an error that has its sentence already is returned as it is, and of a call that was given up

@@ -1,10 +1,10 @@
 -- Two hosts with a few tasks, for the queries of examples/postgres. All times are relative
 -- to the transaction's, or in January 2024.
-INSERT INTO mirrors (host, state_dir, generation, seq, settings, version, updated_at) VALUES
-    ('ana', '/home/ana/.local/state/stint', 2, 412, '', '1.4', now() - interval '3 seconds'),
-    ('build', '/var/lib/stint', 1, 0, '', '1.3', now() - interval '2 days');
-INSERT INTO worker_registry (worker_id, group_name, hostname, pid, last_heartbeat) VALUES
-    ('00000000-0000-0000-0000-00000000000a', 'ana', 'ana', 4711, now() - interval '5 seconds');
+INSERT INTO mirrors (host, state_dir, generation, seq, settings, version, updated_at, worker_id) VALUES
+    ('ana', '/home/ana/.local/state/stint', 2, 412, '', '1.4', now() - interval '3 seconds', '00000000-0000-0000-0000-00000000000a'),
+    ('build', '/var/lib/stint', 1, 0, '', '1.3', now() - interval '2 days', NULL);
+INSERT INTO worker_registry (worker_id, hostname, pid, last_heartbeat) VALUES
+    ('00000000-0000-0000-0000-00000000000a', 'ana', 4711, now() - interval '5 seconds');
 
 INSERT INTO tasks (id, ref, host, generation, tenant_id, queue, status, prompt, attempt, retries, limit_waits, reason, error_message,
     verify_command, triggered_by, trigger, scheduled_at, next_attempt_at, held, finished_at, created_at, cost_usd) VALUES

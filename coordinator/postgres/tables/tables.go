@@ -1,4 +1,5 @@
-package postgres
+// Package tables makes what the tables in PostgreSQL have of a task: its own row, those of its runs, and of its files.
+package tables
 
 import (
 	"cmp"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"stint/coordinator/redact"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
@@ -47,20 +49,20 @@ func runStatus(t *state.Task, r *task.TaskRun) string {
 	return "succeeded"
 }
 
-// isTool reports whether a table may name an agent as the tool of a task.
-func isTool(agent string) bool {
+// IsTool reports whether a table may name an agent as the tool of a task.
+func IsTool(agent string) bool {
 	return slices.Contains([]string{"codex", "claude", "gemini", "demo"}, agent)
 }
 
-// A table is one of those that the mirror is made of.
-type table struct {
-	name    string
-	columns []string // id is the first
-	kept    []string // columns whose value stays when the new one is NULL: the files that it was made of are gone
+// A Table is one of those that the mirror is made of.
+type Table struct {
+	Name    string
+	Columns []string // id is the first
+	Kept    []string // columns whose value stays when the new one is NULL: the files that it was made of are gone
 }
 
 var (
-	tasksTable = table{name: "tasks", columns: []string{
+	Tasks = Table{Name: "tasks", Columns: []string{
 		"id", "host", "ref", "generation", "tenant_id", "queue", "tool", "agent", "model", "status", "priority", "prompt",
 		"input_files", "output_spec", "idempotency_key", "attempt", "max_attempts", "leased_by", "scheduled_at", "next_attempt_at",
 		"result", "error_message", "started_at", "finished_at", "created_at", "updated_at",
@@ -68,50 +70,64 @@ var (
 		"retries", "limit_waits", "iteration", "verify_command", "verify_exit_code", "verify_ms", "triggered_by", "trigger", "answer",
 		"findings", "extra", "input_tokens", "cached_input_tokens", "output_tokens", "reasoning_tokens", "cost_usd",
 	}}
-	runsTable = table{name: "task_runs", columns: []string{
+	Runs = Table{Name: "task_runs", Columns: []string{
 		"id", "task_id", "host", "ref", "number", "attempt", "iteration", "phase", "status", "reason", "started_at", "finished_at",
 		"exit_code", "stdout", "stderr", "stdout_bytes", "stderr_bytes", "output_files", "tokens_used", "latency_ms", "agent", "model",
 		"account", "run_dir", "input_tokens", "cached_input_tokens", "output_tokens", "reasoning_tokens", "cost_usd",
-	}, kept: []string{"stdout", "stderr", "stdout_bytes", "stderr_bytes"}}
-	filesTable = table{name: "task_files", columns: []string{
+	}, Kept: []string{"stdout", "stderr", "stdout_bytes", "stderr_bytes"}}
+	Files = Table{Name: "task_files", Columns: []string{
 		"id", "task_id", "run_id", "host", "path", "is_input", "content", "size_bytes", "storage_url", "sha256",
-	}, kept: []string{"content"}}
-	tables = []*table{&tasksTable, &runsTable, &filesTable}
+	}, Kept: []string{"content"}}
+	All = []*Table{&Tasks, &Runs, &Files}
 )
 
-// A taskRows is what the tables have of one task. Each row has the values of its table's columns.
-type taskRows struct {
-	id     string // in the ledger
-	uuid   [16]byte
-	hasKey bool
-	task   []any
-	runs   [][]any
-	files  [][]any
-	size   int // bytes of its longest columns
+// Generation is the place of the column in [Tasks] that whoever writes the rows fills in.
+var Generation = slices.Index(Tasks.Columns, "generation")
+
+// A Maker makes the rows of one host's tasks.
+type Maker struct {
+	Host            string // whose rows they are
+	InlineThreshold int64  // bytes; of larger files path and hash alone
+	OutputLimit     int    // characters of stdout and of stderr of a run
+	MaxAttempts     int    // of tasks that do not say
+
+	Redact *redact.Filter // masks secrets in the output of runs; nil: nothing is masked
+	RunDir func(runID string) string
+}
+
+// A Rows is what the tables have of one task. Each row has the values of its table's columns.
+type Rows struct {
+	ID     string // in the ledger
+	UUID   [16]byte
+	HasKey bool
+	Task   []any
+	Runs   [][]any
+	Files  [][]any
+	Size   int // bytes of its longest columns
 }
 
 // rows returns what the tables have of a task.
-func (w *writer) rows(im *task.TaskRecord) (*taskRows, error) {
+func (m *Maker) Of(im *task.TaskRecord) (*Rows, error) {
 	t := &im.Task
-	id, ref := rowID(t.ID, w.o.Host)
-	out := &taskRows{id: t.ID, uuid: id, hasKey: im.HoldsKey && t.IdempotencyKey != "", size: len(t.Prompt) + len(t.Result) + 1024}
-	files := w.inputs(out, t)
-	outputs, err := w.outputs(out, t)
+	id, ref := ID(t.ID, m.Host)
+	out := &Rows{ID: t.ID, UUID: id, HasKey: im.HoldsKey && t.IdempotencyKey != "", Size: len(t.Prompt) + len(t.Result) + 1024}
+	files := m.inputs(out, t)
+	outputs, err := m.outputs(out, t)
 	if err != nil {
 		return nil, err
 	}
 	for i := range im.Runs {
-		if err := w.run(out, t, &im.Runs[i], i+1, outputs); err != nil {
+		if err := m.run(out, t, &im.Runs[i], i+1, outputs); err != nil {
 			return nil, err
 		}
 	}
 	var key, tool, leasedBy, next any
-	if out.hasKey {
-		key = orNull(string(t.IdempotencyKey)) // as the ledger has it: it is unique
+	if out.HasKey {
+		key = OrNull(string(t.IdempotencyKey)) // as the ledger has it: it is unique
 	}
-	if isTool(t.Agent) {
+	if IsTool(t.Agent) {
 		if tool = t.Agent; t.Status == state.Running {
-			leasedBy = w.o.accountID(t.AccountName())
+			leasedBy = AccountID(m.Host, t.AccountName())
 		}
 	}
 	// A section that a person wrote may have no times, and each row must have these.
@@ -119,36 +135,33 @@ func (w *writer) rows(im *task.TaskRecord) (*taskRows, error) {
 	scheduled := created
 	if t.Attempt > 0 || t.Retries > 0 || t.LimitWaits > 0 {
 		if t.Status == state.Queued {
-			next = timeOrNull(t.NotBefore)
+			next = TimeOrNull(t.NotBefore)
 		}
 	} else if !t.NotBefore.IsZero() {
 		scheduled = t.NotBefore
 	}
 	findings := make([]state.Issue, len(t.Findings))
 	for i, f := range t.Findings {
-		findings[i] = state.Issue{Kind: storable(f.Kind), Message: storable(f.Message)}
+		findings[i] = state.Issue{Kind: Storable(f.Kind), Message: Storable(f.Message)}
 	}
-	out.task = []any{
-		id, w.o.Host, ref, int64(0), storable(cmp.Or(t.TenantID, "default")), storable(cmp.Or(t.Queue, "default")), tool, orNull(t.Agent), orNull(t.Model),
-		cmp.Or(statuses[t.Status], string(t.Status)), int32(cmp.Or(t.Priority, 5)), orNull(t.Prompt),
-		jsonOf(files), jsonOf(texts(t.OutputSpec)), key, int32(t.Attempt), int32(cmp.Or(max(t.MaxAttempts, 0), w.o.MaxAttempts)), leasedBy,
+	out.Task = []any{
+		id, m.Host, ref, int64(0), Storable(cmp.Or(t.TenantID, "default")), Storable(cmp.Or(t.Queue, "default")), tool, OrNull(t.Agent), OrNull(t.Model),
+		cmp.Or(statuses[t.Status], string(t.Status)), int32(cmp.Or(t.Priority, 5)), OrNull(t.Prompt),
+		JSON(files), JSON(texts(t.OutputSpec)), key, int32(t.Attempt), int32(cmp.Or(max(t.MaxAttempts, 0), m.MaxAttempts)), leasedBy,
 		scheduled, next,
-		resultOf(t), orNull(t.Error), timeOrNull(t.StartedAt), finishedAt(im), created, updated,
-		orNull(t.SessionKey), orNull(t.Workspace), orNull(t.AccountName()), orNull(t.Resume), orNull(t.AgentSession), orNull(t.Label),
-		jsonOf(texts(t.After)), t.Hold, orNull(string(t.Reason)), orNull(t.Note), orNull(t.RunID),
-		int32(t.Retries), int32(t.LimitWaits), int32(t.Iteration), orNull(t.VerifyCommand), t.VerifyExitCode, millis(t.VerifyTime),
-		orNull(t.TriggeredBy), orNull(string(t.Trigger)), orNull(t.Result),
-		jsonOf(findings), jsonOf(extraOf(t)), t.Usage.InputTokens, t.Usage.CachedInputTokens, t.Usage.OutputTokens,
+		resultOf(t), OrNull(t.Error), TimeOrNull(t.StartedAt), finishedAt(im), created, updated,
+		OrNull(t.SessionKey), OrNull(t.Workspace), OrNull(t.AccountName()), OrNull(t.Resume), OrNull(t.AgentSession), OrNull(t.Label),
+		JSON(texts(t.After)), t.Hold, OrNull(string(t.Reason)), OrNull(t.Note), OrNull(t.RunID),
+		int32(t.Retries), int32(t.LimitWaits), int32(t.Iteration), OrNull(t.VerifyCommand), t.VerifyExitCode, millis(t.VerifyTime),
+		OrNull(t.TriggeredBy), OrNull(string(t.Trigger)), OrNull(t.Result),
+		JSON(findings), JSON(extraOf(t)), t.Usage.InputTokens, t.Usage.CachedInputTokens, t.Usage.OutputTokens,
 		t.Usage.ReasoningTokens, t.Usage.CostUSD,
 	}
 	return out, nil
 }
 
-// generationColumn is the place of the column that the writer fills in.
-var generationColumn = slices.Index(tasksTable.columns, "generation")
-
-// accountID returns the key of an account of this host.
-func (o *Options) accountID(name string) string { return storable(o.Host + "/" + name) }
+// AccountID returns the key of a host's account.
+func AccountID(host, name string) string { return Storable(host + "/" + name) }
 
 // finishedAt returns when a task has ended: with its last run, or by its last record.
 func finishedAt(im *task.TaskRecord) any {
@@ -159,7 +172,7 @@ func finishedAt(im *task.TaskRecord) any {
 	case t.Status != state.Canceled && last >= 0 && !im.Runs[last].EndedAt.IsZero():
 		return im.Runs[last].EndedAt
 	}
-	return timeOrNull(t.UpdatedAt)
+	return TimeOrNull(t.UpdatedAt)
 }
 
 // resultOf returns what came of a task that has ended, NULL before.
@@ -169,9 +182,9 @@ func resultOf(t *state.Task) any {
 	}
 	paths := []string{}
 	for _, f := range t.OutputFiles {
-		paths = append(paths, storable(f.Path))
+		paths = append(paths, Storable(f.Path))
 	}
-	return jsonOf(struct {
+	return JSON(struct {
 		Files    []string `json:"files"`
 		ExitCode *int     `json:"exit_code"`
 	}{paths, t.ExitCode})
@@ -200,7 +213,7 @@ func extraOf(t *state.Task) map[string]string {
 	m := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if all[key] != "" {
-			m[storable(key)] = storable(all[key])
+			m[Storable(key)] = Storable(all[key])
 		}
 	}
 	return m
@@ -214,30 +227,30 @@ type fileEntry struct {
 }
 
 // inputs adds the files that came with a task, and returns what its row says of them.
-func (w *writer) inputs(out *taskRows, t *state.Task) []fileEntry {
+func (m *Maker) inputs(out *Rows, t *state.Task) []fileEntry {
 	list := []fileEntry{}
 	for _, f := range t.InputFiles {
 		sum := sha256.Sum256([]byte(f.Content))
-		e := fileEntry{storable(f.Name), int64(len(f.Content)), hex.EncodeToString(sum[:])}
+		e := fileEntry{Storable(f.Name), int64(len(f.Content)), hex.EncodeToString(sum[:])}
 		var content []byte
-		if e.Size <= w.o.InlineThreshold {
+		if e.Size <= m.InlineThreshold {
 			content = []byte(f.Content)
 		}
-		w.file(out, t, "", f.Name, true, e, content)
+		m.file(out, t, "", f.Name, true, e, content)
 		list = append(list, e)
 	}
 	return list
 }
 
 // outputs adds the files that were collected after the last run of a task, and returns what that run's row says of them.
-func (w *writer) outputs(out *taskRows, t *state.Task) (list []fileEntry, err error) {
+func (m *Maker) outputs(out *Rows, t *state.Task) (list []fileEntry, err error) {
 	for _, f := range t.OutputFiles {
-		content, err := w.collected(t.RunID, f)
+		content, err := m.collected(t.RunID, f)
 		if err != nil {
 			return nil, err
 		}
-		e := fileEntry{storable(f.Path), f.Size, f.SHA256}
-		w.file(out, t, t.RunID, f.Path, false, e, content)
+		e := fileEntry{Storable(f.Path), f.Size, f.SHA256}
+		m.file(out, t, t.RunID, f.Path, false, e, content)
 		list = append(list, e)
 	}
 	return list, nil
@@ -245,11 +258,11 @@ func (w *writer) outputs(out *taskRows, t *state.Task) (list []fileEntry, err er
 
 // collected returns the content of a small file that was collected after a run; nil if it
 // is large, gone, or not what was collected any more.
-func (w *writer) collected(runID string, f state.OutputFile) ([]byte, error) {
-	if f.Size > w.o.InlineThreshold || !rundir.IsRunID(runID) {
+func (m *Maker) collected(runID string, f state.OutputFile) ([]byte, error) {
+	if f.Size > m.InlineThreshold || !rundir.IsRunID(runID) {
 		return nil, nil
 	}
-	file, fi, err := rundir.OpenCollected(w.src.RunDir(runID), f.Path)
+	file, fi, err := rundir.OpenCollected(m.RunDir(runID), f.Path)
 	if err != nil {
 		return nil, nil // what stands in its place is nobody's file
 	}
@@ -268,91 +281,91 @@ func (w *writer) collected(runID string, f state.OutputFile) ([]byte, error) {
 }
 
 // file adds the row of a file. runID is "" of one that came with the task, content nil (NULL) of a large one.
-func (w *writer) file(out *taskRows, t *state.Task, runID, path string, input bool, e fileEntry, content []byte) {
-	id, _ := rowID("file", w.o.Host, t.ID, runID, path, strconv.FormatBool(input))
+func (m *Maker) file(out *Rows, t *state.Task, runID, path string, input bool, e fileEntry, content []byte) {
+	id, _ := ID("file", m.Host, t.ID, runID, path, strconv.FormatBool(input))
 	var run, where any
-	if rundir.IsRunID(t.RunID) && e.Size > w.o.InlineThreshold {
-		where = (&url.URL{Scheme: "file", Host: w.o.Host, Path: filepath.Join(w.src.RunDir(t.RunID), "files", path)}).String()
+	if rundir.IsRunID(t.RunID) && e.Size > m.InlineThreshold {
+		where = (&url.URL{Scheme: "file", Host: m.Host, Path: filepath.Join(m.RunDir(t.RunID), "files", path)}).String()
 	}
 	if rundir.IsRunID(runID) {
-		run, _ = rowID(runID, w.o.Host, t.ID)
+		run, _ = ID(runID, m.Host, t.ID)
 	}
-	if slices.ContainsFunc(out.files, func(row []any) bool { return row[0] == id }) {
+	if slices.ContainsFunc(out.Files, func(row []any) bool { return row[0] == id }) {
 		return // a person has named it twice
 	}
-	out.size += len(content)
-	out.files = append(out.files, []any{id, out.uuid, run, w.o.Host, e.Name, input, content, e.Size, where, orNull(e.SHA256)})
+	out.Size += len(content)
+	out.Files = append(out.Files, []any{id, out.UUID, run, m.Host, e.Name, input, content, e.Size, where, OrNull(e.SHA256)})
 }
 
 // run adds the row of a run, the number-th of its task. outputs are those of the last one.
-func (w *writer) run(out *taskRows, t *state.Task, r *task.TaskRun, number int, outputs []fileEntry) error {
-	id, ref := rowID(r.RunID, w.o.Host, t.ID)
+func (m *Maker) run(out *Rows, t *state.Task, r *task.TaskRun, number int, outputs []fileEntry) error {
+	id, ref := ID(r.RunID, m.Host, t.ID)
 	var files, took any
 	if r.RunID == t.RunID && outputs != nil {
-		files = jsonOf(outputs)
+		files = JSON(outputs)
 	}
 	if took = millis(r.Took); took == nil && !r.StartedAt.IsZero() && !r.EndedAt.IsZero() {
 		took = max(0, r.EndedAt.Sub(r.StartedAt).Milliseconds())
 	}
 	row := []any{
-		id, out.uuid, w.o.Host, ref, int32(number), int32(r.Attempt), int32(r.Iteration), orNull(string(r.Phase)), runStatus(t, r),
-		orNull(string(r.Reason)), timeOrNull(r.StartedAt), timeOrNull(r.EndedAt),
-		r.ExitCode, nil, nil, nil, nil, files, r.Usage.InputTokens + r.Usage.OutputTokens, took, orNull(r.Agent), orNull(r.Model),
-		orNull(r.Account), orNull(r.RunDir), r.Usage.InputTokens, r.Usage.CachedInputTokens, r.Usage.OutputTokens, r.Usage.ReasoningTokens,
+		id, out.UUID, m.Host, ref, int32(number), int32(r.Attempt), int32(r.Iteration), OrNull(string(r.Phase)), runStatus(t, r),
+		OrNull(string(r.Reason)), TimeOrNull(r.StartedAt), TimeOrNull(r.EndedAt),
+		r.ExitCode, nil, nil, nil, nil, files, r.Usage.InputTokens + r.Usage.OutputTokens, took, OrNull(r.Agent), OrNull(r.Model),
+		OrNull(r.Account), OrNull(r.RunDir), r.Usage.InputTokens, r.Usage.CachedInputTokens, r.Usage.OutputTokens, r.Usage.ReasoningTokens,
 		r.Usage.CostUSD,
 	}
 	if row[8] != runRunning && r.Kept {
 		for i, name := range []string{"stdout", "stderr"} {
-			said, size, err := w.output(r.RunDir, name)
+			said, size, err := m.output(r.RunDir, name)
 			if err != nil {
 				return err
 			}
 			row[13+i], row[15+i] = said, size
-			out.size += w.o.OutputLimit
+			out.Size += m.OutputLimit
 		}
 	}
-	out.runs = append(out.runs, row)
+	out.Runs = append(out.Runs, row)
 	return nil
 }
 
 // output returns what a run's row has of an output, and its whole length in bytes; NULL if there is none any more.
-func (w *writer) output(runDir, name string) (said, size any, err error) {
-	f, err := rundir.OpenOutputs([]string{filepath.Join(runDir, name)}, w.o.Redact, false)
+func (m *Maker) output(runDir, name string) (said, size any, err error) {
+	f, err := rundir.OpenOutputs([]string{filepath.Join(runDir, name)}, m.Redact, false)
 	if err != nil {
 		return nil, nil, nil // gone, or no file any more
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if said, err = excerpt(f, f.Size(), w.o.OutputLimit); err != nil {
+	if said, err = excerpt(f, f.Size(), m.OutputLimit); err != nil {
 		return nil, nil, err
 	}
 	return said, f.Size(), nil
 }
 
-// storable returns s as PostgreSQL can hold it: what is no UTF-8, and NUL, becomes U+FFFD.
-func storable(s string) string {
+// Storable returns s as PostgreSQL can hold it: what is no UTF-8, and NUL, becomes U+FFFD.
+func Storable(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// orNull is storable, or NULL for "".
-func orNull(s string) any {
+// OrNull is Storable, or NULL for "".
+func OrNull(s string) any {
 	if s == "" {
 		return nil
 	}
-	return storable(s)
+	return Storable(s)
 }
 
-func timeOrNull(t time.Time) any {
+func TimeOrNull(t time.Time) any {
 	if t.IsZero() {
 		return nil
 	}
 	return t
 }
 
-// jsonOf returns a value for a column of JSON. Strings in it have been through storable.
-func jsonOf(v any) []byte {
+// JSON returns a value for a column of JSON. Strings in it have been through Storable.
+func JSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return []byte("null") // no value that we make has one that JSON cannot hold
@@ -360,11 +373,11 @@ func jsonOf(v any) []byte {
 	return b
 }
 
-// texts is storable for each of a list, which is never null.
+// texts is Storable for each of a list, which is never null.
 func texts(list []string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
-		out[i] = storable(s)
+		out[i] = Storable(s)
 	}
 	return out
 }
@@ -372,13 +385,13 @@ func texts(list []string) []string {
 // names is the name space of the UUIDs that rows get whose ids in the ledger are none.
 var names = uuid.MustParse("5f3b3c56-0d5e-5b0a-9f5e-9f6d3a1b7c11")
 
-// rowID returns the UUID of a row, and what the ledger calls it if that is another one.
+// ID returns the UUID of a row, and what the ledger calls it if that is another one.
 // Parts tell rows of one id apart: the host whose ledger it is, and the task.
-func rowID(id string, parts ...string) (row [16]byte, ref any) {
+func ID(id string, parts ...string) (row [16]byte, ref any) {
 	if u, err := uuid.Parse(id); err == nil && u.String() == id {
 		return u, nil
 	}
-	return uuid.NewSHA1(names, fmt.Appendf(nil, "%q %q", id, parts)), storable(id)
+	return uuid.NewSHA1(names, fmt.Appendf(nil, "%q %q", id, parts)), Storable(id)
 }
 
 // excerpt returns at most limit characters of what r holds, which has size bytes: of more
@@ -407,5 +420,5 @@ func readText(r io.ReaderAt, from, to int64) (string, error) {
 	if err == io.EOF {
 		err = nil // it was cut meanwhile
 	}
-	return storable(string(b[:n])), err
+	return Storable(string(b[:n])), err
 }

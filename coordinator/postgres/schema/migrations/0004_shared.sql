@@ -1,0 +1,63 @@
+-- The shared queue: tasks that are no host's (host IS NULL), which workers on any machine lease and run.
+
+ALTER TABLE tasks
+    ADD COLUMN output_files JSONB,
+    ADD COLUMN worker_id UUID, ADD COLUMN worker_host TEXT,
+    ADD COLUMN cancel_requested BOOLEAN NOT NULL DEFAULT FALSE;
+
+-- Tasks of one statement have an order.
+ALTER TABLE tasks ALTER COLUMN created_at SET DEFAULT clock_timestamp();
+
+ALTER TABLE worker_registry
+    ADD COLUMN state_dir TEXT, ADD COLUMN processes INT, ADD COLUMN draining BOOLEAN NOT NULL DEFAULT FALSE,
+    ADD COLUMN version TEXT, ADD COLUMN started_at TIMESTAMPTZ NOT NULL DEFAULT now();
+
+-- So far all are masters that keep a mirror.
+UPDATE worker_registry SET group_name = NULL;
+
+-- A mirror has many tasks that are queued or running; no worker looks at them.
+DROP INDEX idx_tasks_fetch;
+DROP INDEX idx_tasks_lease;
+CREATE INDEX idx_tasks_fetch ON tasks (priority DESC, created_at, id) WHERE host IS NULL AND status = 'queued';
+CREATE INDEX idx_tasks_lease ON tasks (lease_expires_at) WHERE host IS NULL AND status IN ('leased', 'running');
+CREATE INDEX idx_tasks_session ON tasks (session_key, created_at) WHERE host IS NULL AND session_key IS NOT NULL;
+
+-- One at a time in a session, whatever workers and people do at the same moment. So far no worker of ours has one.
+UPDATE tasks SET status = 'queued' WHERE host IS NULL AND session_key IS NOT NULL AND status IN ('leased', 'running');
+CREATE UNIQUE INDEX idx_tasks_session_lease ON tasks (session_key) WHERE host IS NULL AND status IN ('leased', 'running');
+
+-- Producers of another kind name the files that they want as output_files.
+CREATE OR REPLACE FUNCTION stint_output_files() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.output_spec = '[]' THEN
+        NEW.output_spec := NEW.output_files;
+    END IF;
+    NEW.output_files := NULL;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER output_files BEFORE INSERT ON tasks FOR EACH ROW
+    WHEN (NEW.host IS NULL AND NEW.output_files IS NOT NULL) EXECUTE FUNCTION stint_output_files();
+
+-- Workers wake up when something was queued, however it came to be.
+CREATE OR REPLACE FUNCTION stint_notify_queue() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM new_tasks WHERE host IS NULL AND status = 'queued') THEN
+        PERFORM pg_notify('stint_queue', '');
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER notify_queue AFTER INSERT ON tasks REFERENCING NEW TABLE AS new_tasks
+    FOR EACH STATEMENT EXECUTE FUNCTION stint_notify_queue();
+
+COMMENT ON COLUMN tasks.host IS 'Whose ledger has the task. NULL: it is in the shared queue.';
+COMMENT ON COLUMN tasks.output_files IS 'Taken for output_spec when a task is queued; NULL afterwards.';
+COMMENT ON COLUMN tasks.worker_id IS 'The worker that leased it last.';
+COMMENT ON COLUMN tasks.worker_host IS 'The host of that worker, which has the conversation of its session.';
+COMMENT ON COLUMN tasks.cancel_requested IS 'Its worker is to end it.';
+COMMENT ON COLUMN tasks.attempt IS 'The tries so far; in the shared queue, the leases so far: only the newest one may write. Waiting for a slot or for a rate limit is none.';
+COMMENT ON COLUMN accounts.host IS 'Whose account it is: id begins with it. NULL: of the shared queue.';
+COMMENT ON COLUMN worker_registry.group_name IS 'Accounts of a worker, with commas. NULL: a master that keeps a mirror.';
+COMMENT ON COLUMN mirrors.worker_id IS 'The process that keeps it, or rebuilds it.';
+COMMENT ON TABLE worker_registry IS 'Workers of the shared queue, and masters that keep a mirror. One that was killed stays until others have not heard of it for three leases.';
+COMMENT ON COLUMN worker_registry.processes IS 'Tasks that it runs at the same time.';
+COMMENT ON COLUMN worker_registry.draining IS 'It leases nothing more, and ends.';
