@@ -1,0 +1,129 @@
+package shared
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"stint/coordinator/task"
+)
+
+// An Account is one of the shared queue's: which tool it is for, and how many tasks may run with it at the same time, on all
+// hosts together. Its login is not here: each worker has an account of the same id, with a login of its own. Env and CredRef
+// tell people what that needs.
+type Account struct {
+	ID        string            `json:"id" doc:"Its id, here and on each worker" example:"codex-main"`
+	Tool      string            `json:"tool" doc:"Its agent" example:"codex"`
+	GroupName string            `json:"groupName,omitempty" doc:"Workers of that group use it" example:"codex-main"`
+	Max       int               `json:"max" doc:"Tasks that may run at the same time, on all hosts" example:"4"`
+	Env       map[string]string `json:"env,omitempty" doc:"Variables that its agent needs, and where their values come from; never a secret"`
+	CredRef   string            `json:"credRef,omitempty" doc:"Where its login lies; never the login" example:"/secrets/codex.json"`
+	Enabled   bool              `json:"enabled" doc:"Workers may lease for it" example:"true"`
+	Running   int               `json:"running" doc:"Leases that live" example:"1"`
+	CoolUntil time.Time         `json:"coolUntil,omitzero" doc:"Rate-limited until then" example:"2026-11-21T03:20:00Z"`
+}
+
+// Accounts returns the accounts of the shared queue in the order of their ids.
+func (q *Queue) Accounts(ctx context.Context) ([]Account, error) {
+	rows, _ := q.pool.Query(ctx, `SELECT a.id, a.tool, coalesce(a.group_name, ''), a.max_concurrency, a.env_vars, coalesce(a.cred_ref, ''), a.enabled, c.current_concurrent,
+		`+since+`a.cool_until`+until+` FROM accounts a JOIN concurrency_limits c ON c.scope = 'account:' || a.id WHERE a.host IS NULL ORDER BY a.id`) // CollectRows returns the error
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Account])
+}
+
+// AddAccount adds an account to the shared queue.
+func (q *Queue) AddAccount(ctx context.Context, a Account) error {
+	switch {
+	case !slices.Contains(Tools, a.Tool):
+		return task.Wrong("tool", "name one of them", "the shared queue has the agents %s, and not %q", strings.Join(Tools, ", "), a.Tool)
+	case a.ID == "" || strings.ContainsAny(a.ID, "/\x00"): // a mirror's begin with a host and a slash
+		return task.Wrong("id", "give it an id such as codex-main", "%q cannot be the id of a shared account", a.ID)
+	case a.Max < 1:
+		return task.Wrong("max", "let at least one task run", "max is %d, and is how many tasks may run with %s at the same time, on all hosts", a.Max, a.ID)
+	case a.CredRef != "" && !strings.HasPrefix(a.CredRef, "/") && !strings.HasPrefix(a.CredRef, "env:"):
+		return task.Wrong("credRef", "write the absolute path of a file on the workers, or env:NAME", "the database does not keep the login of %s, only where each worker has it", a.ID)
+	}
+	for name, value := range a.Env {
+		if !strings.HasPrefix(value, "env:") && !strings.HasPrefix(value, "file:/") {
+			return task.Wrong("env", name+"=env:NAME, or "+name+"=file:/PATH", "the value of %s may be a secret: the database does not keep it, only where each worker has it", name)
+		}
+	}
+	env, err := json.Marshal(a.Env)
+	if err != nil {
+		return err
+	}
+	tag, err := q.pool.Exec(ctx, `INSERT INTO accounts (id, tool, group_name, max_concurrency, env_vars, cred_ref) VALUES ($1, $2, $3, $4, coalesce(nullif($5::jsonb, 'null'), '{}'), nullif($6, ''))
+		ON CONFLICT (id) DO NOTHING`, a.ID, a.Tool, a.GroupName, a.Max, env, a.CredRef)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = task.Conflict("stint account set-limits --shared "+a.ID, "there is a shared account %s already", a.ID)
+	}
+	return err
+}
+
+// SetAccount changes an account of the shared queue: whether it is enabled, and unless most is 0, how many tasks may run with it.
+func (q *Queue) SetAccount(ctx context.Context, id string, enabled *bool, most int) error {
+	if most < 0 || most == 0 && enabled == nil {
+		return task.Wrong("max", "let at least one task run, or disable it", "max is %d", most)
+	}
+	tag, err := q.pool.Exec(ctx, `UPDATE accounts SET enabled = coalesce($2, enabled), max_concurrency = coalesce(nullif($3, 0), max_concurrency),
+		cool_until = CASE WHEN $2 THEN NULL ELSE cool_until END WHERE id = $1 AND host IS NULL`, id, enabled, most)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = &task.Error{Code: task.CodeNotFound, Message: "there is no shared account " + id, Hint: "stint account ls --shared"}
+	}
+	return err
+}
+
+// Cool notes that an account is rate-limited until that time, by the clock of the database; it lasts for at most so long as the last one who says it.
+func (q *Queue) Cool(ctx context.Context, id string, wait time.Duration) error {
+	_, err := q.pool.Exec(ctx, "UPDATE accounts SET cool_until = CASE WHEN $2::interval > '0' THEN now() + $2::interval END WHERE id = $1 AND host IS NULL", id, wait)
+	return err
+}
+
+// beatsLost is how many leases a worker may be silent until its row goes, and its conversations are anybody's.
+const beatsLost = 3
+
+// Beat notes that a worker lives, and removes the rows of those that are gone.
+func (q *Queue) Beat(ctx context.Context, h Holder, w WorkerRow) error {
+	var b pgx.Batch
+	b.Queue(`INSERT INTO worker_registry (worker_id, group_name, hostname, pid, state_dir, processes, draining, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT (worker_id) DO UPDATE SET group_name = excluded.group_name, pid = excluded.pid, processes = excluded.processes, draining = excluded.draining,
+			version = excluded.version, last_heartbeat = now(), started_at = CASE WHEN worker_registry.pid = excluded.pid THEN worker_registry.started_at ELSE now() END`,
+		h.Worker, w.Accounts, h.Host, w.PID, w.StateDir, w.Processes, w.Draining, w.Version)
+	b.Queue("DELETE FROM worker_registry WHERE last_heartbeat < now() - $1 * $2::interval", beatsLost, h.TTL)
+	return q.pool.SendBatch(ctx, &b).Close()
+}
+
+// Workers returns the workers in the order of their hosts.
+func (q *Queue) Workers(ctx context.Context) ([]WorkerRow, error) {
+	rows, _ := q.pool.Query(ctx, `SELECT w.worker_id::text, w.hostname, w.pid, coalesce(w.state_dir, ''), w.group_name, coalesce(w.processes, 0),
+		(SELECT count(*)::int FROM tasks t WHERE t.host IS NULL AND t.status IN ('leased', 'running') AND t.worker_id = w.worker_id), w.draining, coalesce(w.version, ''),
+		w.started_at, w.last_heartbeat, extract(epoch FROM now() - w.last_heartbeat)::int || 's'
+		FROM worker_registry w WHERE w.group_name IS NOT NULL ORDER BY w.hostname, w.worker_id`) // CollectRows returns the error
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[WorkerRow])
+}
+
+// A WorkerRow is who leases.
+type WorkerRow = task.WorkerRow
+
+const statsSQL = `SELECT status, count(*)::int, coalesce(max(now() - greatest(scheduled_at, '2000-01-01Z')) FILTER (WHERE status = 'queued' AND scheduled_at <= now()), '0')
+	FROM (SELECT * FROM tasks WHERE host IS NULL AND status = 'queued' UNION ALL SELECT * FROM tasks WHERE host IS NULL AND status IN ('leased', 'running')) t GROUP BY 1`
+
+// Stats counts what is in the shared queue and has not ended, by the indexes of the lease query, and says who leases.
+func (q *Queue) Stats(ctx context.Context) (s task.SharedStatus, err error) {
+	s.Tasks = map[string]int{}
+	rows, _ := q.pool.Query(ctx, statsSQL)
+	var status string
+	var n int
+	var waited time.Duration
+	_, err = pgx.ForEachRow(rows, []any{&status, &n, &waited}, func() error {
+		s.Tasks[status], s.Oldest = n, max(s.Oldest, waited)
+		return nil
+	})
+	if err == nil {
+		s.Workers, err = q.Workers(ctx)
+	}
+	return s, err
+}

@@ -1,0 +1,116 @@
+package shared
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"stint/coordinator/postgres/server"
+	"stint/coordinator/postgres/tables"
+	"stint/state"
+)
+
+// An Ended is a lease whose task has ended.
+type Ended struct {
+	Claim
+	Rows    *tables.Rows // of its twin; nil: its master did not take it
+	Refused string       // why
+}
+
+// outcome are the columns of a task's row that say how it ended; all others are its producer's, or the lease's.
+var outcome = []string{
+	"status", "agent", "result", "error_message", "reason", "note", "run_id", "agent_session", "limit_waits", "iteration", "verify_exit_code", "verify_ms", "answer",
+	"findings", "input_tokens", "cached_input_tokens", "output_tokens", "reasoning_tokens", "cost_usd",
+}
+
+// finishSQL writes each task that is still held, and with it, or not at all, its runs and the files that were collected. The note of its lease stays.
+var finishSQL = fmt.Sprintf(`WITH done AS (
+		UPDATE tasks t SET (%[1]s) = ROW(%[4]s),
+			leased_by = NULL, lease_expires_at = NULL, next_attempt_at = NULL, updated_at = now(), finished_at = now()
+		FROM json_populate_recordset(NULL::tasks, $1) g
+		WHERE t.host IS NULL AND t.id = g.id AND t.attempt = g.attempt AND t.status IN ('leased', 'running') RETURNING t.id
+	), gone AS (
+		DELETE FROM task_files f USING done WHERE f.task_id = done.id AND NOT f.is_input
+	), ran AS (
+		INSERT INTO task_runs (%[2]s) SELECT %[5]s FROM json_populate_recordset(NULL::task_runs, $2) g JOIN done ON done.id = g.task_id ON CONFLICT (id) DO NOTHING
+	)
+	INSERT INTO task_files (%[3]s) SELECT %[6]s FROM json_populate_recordset(NULL::task_files, $3) g JOIN done ON done.id = g.task_id ON CONFLICT (id) DO NOTHING`,
+	strings.Join(outcome, ", "), strings.Join(tables.Runs.Columns, ", "), strings.Join(tables.Files.Columns, ", "),
+	strings.Replace(given(outcome), " g.note,", " nullif(concat_ws('; ', t.note, g.note), ''),", 1), given(tables.Runs.Columns), given(tables.Files.Columns))
+
+// given returns columns as finishSQL finds them.
+func given(columns []string) string { return "g." + strings.Join(columns, ", g.") }
+
+// Finish writes how tasks have ended, each if its lease is still the newest. One whose result the database does not take has failed.
+func (q *Queue) Finish(ctx context.Context, ended []Ended) error {
+	all := [3][]map[string]any{{}, {}, {}}
+	isInput := slices.Index(tables.Files.Columns, "is_input")
+	for _, e := range ended {
+		if slices.ContainsFunc(ended, func(o Ended) bool { return o.ID == e.ID && o.Attempt > e.Attempt }) {
+			continue // a stale one must not hang its runs on the end of the newest
+		}
+		row := map[string]any{
+			"status": "failed", "reason": state.ClassOrphaned, "error_message": tables.Storable(e.Refused), "findings": []string{},
+			"limit_waits": 0, "iteration": 0, "input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0, "reasoning_tokens": 0, "cost_usd": 0,
+		}
+		if e.Rows != nil {
+			row = record(&tables.Tasks, e.Rows.Task, e.ID, outcome)
+			for _, r := range e.Rows.Runs {
+				all[1] = append(all[1], record(&tables.Runs, r, e.ID, tables.Runs.Columns))
+			}
+			for _, f := range e.Rows.Files {
+				if f[isInput] != true {
+					all[2] = append(all[2], record(&tables.Files, f, e.ID, tables.Files.Columns))
+				}
+			}
+		}
+		row["id"], row["attempt"] = e.ID, e.Attempt
+		all[0] = append(all[0], row)
+	}
+	var args [3]any
+	for i, rows := range all {
+		text, err := json.Marshal(rows)
+		if err != nil {
+			return err
+		}
+		args[i] = text
+	}
+	_, err := q.pool.Exec(ctx, finishSQL, args[:]...)
+	switch isRefused := server.IsRefusal(err); {
+	case isRefused && len(ended) > 1: // which of them is found one by one
+		for err = nil; err == nil && len(ended) > 0; ended = ended[1:] {
+			err = q.Finish(ctx, ended[:1])
+		}
+	case isRefused && ended[0].Rows != nil:
+		return q.Finish(ctx, []Ended{{Claim: ended[0].Claim, Refused: "its result could not be stored: " + err.Error()}})
+	}
+	return err
+}
+
+// record returns what a row has in some columns, as JSON has it, for a shared task.
+func record(t *tables.Table, row []any, taskID string, columns []string) map[string]any {
+	m := map[string]any{}
+	for i, column := range t.Columns {
+		v, isBytes := row[i].([]byte)
+		id, isID := row[i].([16]byte)
+		switch {
+		case !slices.Contains(columns, column) || row[i] == nil || isBytes && v == nil: // what is left out is NULL
+		case column == "task_id":
+			m[column] = taskID
+		case isID:
+			m[column] = uuid.UUID(id)
+		case column == "content":
+			m[column] = `\x` + hex.EncodeToString(v)
+		case isBytes:
+			m[column] = json.RawMessage(v)
+		default:
+			m[column] = row[i]
+		}
+	}
+	return m
+}

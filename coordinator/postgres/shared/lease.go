@@ -1,0 +1,146 @@
+package shared
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// A Holder is who leases: a worker, and for how long.
+type Holder struct {
+	Worker uuid.UUID
+	Host   string        // has the conversations of sessions that it ran
+	TTL    time.Duration // how long a lease lasts
+}
+
+// A Filter says which tasks a worker leases; "" is any.
+type Filter struct{ TenantID, Queue string }
+
+// Rules of the lease query. A task that is in a session waits for those before it, and for the host that has its
+// conversation as long as a worker is alive there.
+const (
+	isDue = `t.host IS NULL AND t.status = 'queued' AND t.scheduled_at <= now() AND (t.next_attempt_at IS NULL OR t.next_attempt_at <= now())`
+
+	isNext = `(t.session_key IS NULL OR NOT EXISTS (SELECT FROM tasks s WHERE s.host IS NULL AND s.session_key = t.session_key
+			AND (s.status IN ('leased', 'running') OR s.status = 'queued' AND (s.created_at, s.id) < (t.created_at, t.id)))
+		AND NOT EXISTS (SELECT FROM worker_registry w WHERE w.hostname <> @host AND w.group_name IS NOT NULL AND w.last_heartbeat > now() - 3 * @ttl::interval
+			AND w.hostname = ` + home + `))`
+
+	home = `(SELECT s.worker_host FROM tasks s WHERE s.host IS NULL AND s.session_key = t.session_key AND s.worker_host IS NOT NULL ORDER BY s.started_at DESC LIMIT 1)`
+
+	// The row of the account is locked by the statement before, so nobody else counts now. ARRAY lets the planner expect few rows, however
+	// many wait. An attempt that another program set as high as it can be begins again.
+	leaseSQL = `WITH room AS (
+			SELECT a.id, a.tool, least(@most, a.max_concurrency - (SELECT count(*) FROM tasks l WHERE l.leased_by = a.id AND l.status IN ('leased', 'running'))) AS free
+			FROM accounts a WHERE a.id = @account AND a.host IS NULL AND a.enabled AND NOT a.held AND (a.cool_until IS NULL OR a.cool_until <= now())
+		), picked AS (
+			SELECT t.id FROM tasks t, room WHERE ` + isDue + ` AND (t.tool = room.tool OR t.tool IS NULL) AND (t.account IS NULL OR t.account = room.id)
+				AND (@tenant = '' OR t.tenant_id = @tenant) AND (@queue = '' OR t.queue = @queue) AND ` + isNext + `
+			ORDER BY t.priority DESC, t.created_at, t.id LIMIT (SELECT greatest(free, 0) FROM room) FOR UPDATE OF t SKIP LOCKED
+		), taken AS (
+			UPDATE tasks t SET status = 'leased', leased_by = @account, tool = coalesce(t.tool, (SELECT tool FROM room)), attempt = t.attempt % 2147483647 + 1, worker_id = @worker,
+				worker_host = @host, lease_expires_at = now() + @ttl::interval, next_attempt_at = NULL, started_at = now(), updated_at = now(),
+				note = 'the conversation of session ' || t.session_key || ' is on ' || nullif(` + home + `, @host) || ', which has no worker any more; a new one was begun'
+			WHERE t.id = ANY(ARRAY(SELECT id FROM picked)) RETURNING t.*
+		)
+		SELECT ` + columns + ` FROM taken t ORDER BY t.priority DESC, t.created_at, t.id`
+)
+
+// Lease takes at most so many tasks for an account. They are the caller's for h.TTL from before the call on, and then
+// for as long as it renews them.
+func (q *Queue) Lease(ctx context.Context, h Holder, account string, most int, f Filter) (list []Task, err error) {
+	var b pgx.Batch
+	b.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")                                                             // as the count of leases is to see what was committed last
+	b.Queue("SELECT set_config('jit', 'off', TRUE), set_config('plan_cache_mode', 'force_generic_plan', TRUE)") // both take longer than the query
+	b.Queue("SELECT FROM accounts WHERE id = $1 FOR UPDATE", account)
+	b.Queue(leaseSQL, pgx.NamedArgs{"account": account, "most": most, "worker": h.Worker, "host": h.Host, "ttl": h.TTL, "tenant": f.TenantID, "queue": f.Queue}).Query(func(rows pgx.Rows) error {
+		list, err = pgx.CollectRows(rows, scan)
+		return err
+	})
+	b.Queue("COMMIT")
+	if err := q.pool.SendBatch(ctx, &b).Close(); err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return list, q.readFiles(ctx, list, true)
+}
+
+// A Claim names a lease: a task, and the attempt that the lease began.
+type Claim struct {
+	ID      string
+	Attempt int
+}
+
+// held are the rows of claims that are still the newest. The database's clock does not matter: until somebody reclaims
+// a lease that is over it can be renewed.
+const held = `t.host IS NULL AND t.status IN ('leased', 'running') AND (t.id, t.attempt) IN (SELECT * FROM unnest(@ids::uuid[], @attempts::int[]))`
+
+const (
+	renewSQL  = `UPDATE tasks t SET lease_expires_at = now() + @ttl::interval WHERE ` + held + ` RETURNING t.id::text, t.attempt, t.cancel_requested`
+	heldBySQL = "SELECT id::text, attempt, cancel_requested FROM tasks WHERE host IS NULL AND status IN ('leased', 'running') AND worker_id = $1"
+
+	// endLease queues tasks again whose leases end, or makes dead letters of those that have no attempt left. @free leases were no attempt.
+	endLease = `UPDATE tasks t SET leased_by = NULL, lease_expires_at = NULL, retries = least(t.retries, 2147483646) + @free, updated_at = now(),
+		status = CASE WHEN t.cancel_requested THEN 'canceled' WHEN t.attempt::bigint - t.retries - @free >= t.max_attempts THEN 'deadletter' ELSE 'queued' END,
+		finished_at = CASE WHEN t.cancel_requested OR t.attempt::bigint - t.retries - @free >= t.max_attempts THEN now() END, `
+
+	reclaimSQL = endLease + `reason = 'orphaned', error_message = 'the worker on ' || coalesce(t.worker_host, 'an unknown host') || ' was not heard of until its lease had ended'
+		WHERE t.id IN (SELECT id FROM tasks WHERE host IS NULL AND status IN ('leased', 'running') AND (nullif(lease_expires_at, 'infinity') < now()) IS NOT FALSE LIMIT 1000 FOR UPDATE SKIP LOCKED)`
+)
+
+func argsOf(claims []Claim, args pgx.NamedArgs) pgx.NamedArgs {
+	ids, attempts := make([]string, len(claims)), make([]int32, len(claims))
+	for i, c := range claims {
+		ids[i], attempts[i] = c.ID, int32(c.Attempt)
+	}
+	args["ids"], args["attempts"] = ids, attempts
+	return args
+}
+
+// Renew prolongs leases to h.TTL from now on. It returns those that are still held, and which of these are to be canceled.
+func (q *Queue) Renew(ctx context.Context, h Holder, claims []Claim) (map[Claim]bool, error) {
+	rows, _ := q.pool.Query(ctx, renewSQL, argsOf(claims, pgx.NamedArgs{"ttl": h.TTL})) // claimsIn returns the error
+	return claimsIn(rows)
+}
+
+// Start notes that the agents of leases have begun.
+func (q *Queue) Start(ctx context.Context, claims []Claim) error {
+	_, err := q.pool.Exec(ctx, `UPDATE tasks t SET status = 'running', updated_at = now() WHERE `+held, argsOf(claims, pgx.NamedArgs{}))
+	return err
+}
+
+// GiveBack ends leases whose tasks are to be queued again at once. By no fault of theirs, if nothing of them had begun: that is no attempt.
+func (q *Queue) GiveBack(ctx context.Context, claims []Claim, begun bool, why string) error {
+	free := 1
+	if begun {
+		free = 0
+	}
+	_, err := q.pool.Exec(ctx, endLease+"note = @why WHERE "+held, argsOf(claims, pgx.NamedArgs{"why": why, "free": free}))
+	return err
+}
+
+// HeldBy returns the leases that a worker has, and which of these are to be canceled.
+func (q *Queue) HeldBy(ctx context.Context, h Holder) (map[Claim]bool, error) {
+	rows, _ := q.pool.Query(ctx, heldBySQL, h.Worker)
+	return claimsIn(rows)
+}
+
+// claimsIn reads claims, and which of their tasks are to be canceled.
+func claimsIn(rows pgx.Rows) (map[Claim]bool, error) {
+	claims := map[Claim]bool{}
+	var c Claim
+	var canceled bool
+	_, err := pgx.ForEachRow(rows, []any{&c.ID, &c.Attempt, &canceled}, func() error {
+		claims[c] = canceled
+		return nil
+	})
+	return claims, err
+}
+
+// Reclaim ends the leases that are over by the database's clock, or have no end, whoever had them. Their tasks are queued again, or
+// dead letters where no attempt is left.
+func (q *Queue) Reclaim(ctx context.Context) (n int, err error) {
+	tag, err := q.pool.Exec(ctx, reclaimSQL, pgx.NamedArgs{"free": 0})
+	return int(tag.RowsAffected()), err
+}

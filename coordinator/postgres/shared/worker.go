@@ -1,0 +1,487 @@
+package shared
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"stint/coordinator/postgres/tables"
+	"stint/coordinator/task"
+	"stint/ledger"
+	"stint/state"
+)
+
+// A Store is the queue as a worker uses it: a [Queue], or in a simulation a model of it.
+type Store interface {
+	Lease(ctx context.Context, h Holder, account string, most int, f Filter) ([]Task, error)
+	Renew(ctx context.Context, h Holder, claims []Claim) (map[Claim]bool, error)
+	Start(ctx context.Context, claims []Claim) error
+	Finish(ctx context.Context, ended []Ended) error
+	GiveBack(ctx context.Context, claims []Claim, begun bool, why string) error
+	HeldBy(ctx context.Context, h Holder) (map[Claim]bool, error)
+	Reclaim(ctx context.Context) (int, error)
+	Cool(ctx context.Context, account string, wait time.Duration) error
+	Beat(ctx context.Context, h Holder, w WorkerRow) error
+}
+
+// A Master is what a worker needs of the one that it is a part of.
+type Master interface {
+	// Submit enqueues a twin. The error says what is wrong with the task, or that the master takes none.
+	Submit(ctx context.Context, s task.TaskSpec) (state.Task, error)
+	// Cancel ends a twin, and returns when its agent has ended.
+	Cancel(ctx context.Context, id, by string) (state.Task, error)
+	// TaskRecord returns a twin with its runs.
+	TaskRecord(id string) (task.TaskRecord, error)
+	// TwinOf returns the twin with that idempotency key.
+	TwinOf(key string) (t state.Task, ok bool)
+	// Subscribe returns the changes of tasks from now on, until the reader lags too far behind.
+	Subscribe(buffer int) (changes <-chan *task.Change, cancel func())
+	// Room returns how many more tasks can begin with an account now, and until when it is rate-limited.
+	Room(account string) (free int, cool time.Time)
+	// IsLeaving reports that it begins nothing more, and ends once its runs have.
+	IsLeaving() bool
+}
+
+// Options say how a worker works.
+type Options struct {
+	Holder
+	Renew, Poll time.Duration // how often leases are renewed, and how often the queue is looked at though nothing tells of a task
+	Processes   int           // tasks at the same time
+	Margin      time.Duration // how long before its end a lease is given up: an agent needs that to end
+	Filter      Filter
+	Row         WorkerRow                                    // what it says of itself
+	Rows        func(*task.TaskRecord) (*tables.Rows, error) // makes the rows of a twin
+	Accounts    func(ctx context.Context) ([]string, error)  // for which it leases; asked at each renewal
+	SessionDir  func(key string) (string, error)             // makes the directory where the tasks of a session work
+
+	Now func() time.Time // monotonic; nil: time.Now
+	Log *slog.Logger
+}
+
+// A lease is a task that the worker has.
+type lease struct {
+	Claim
+	account string
+	twin    string      // its id in the ledger
+	until   *task.Lease // when it must have ended
+
+	status  state.Status // of the twin, as it was last heard of
+	begun   bool         // its agent was started
+	isTold  bool         // the database knows that it runs
+	waits   bool         // it has run and waits for another try: it has no slot
+	back    string       // why it is to be queued again by no fault of its own; "": it is not
+	refused string       // why the master did not take it
+	ending  bool         // its twin is being canceled
+}
+
+// A Worker leases shared tasks and runs them by its master.
+type Worker struct {
+	o      Options
+	store  Store
+	master Master
+	wake   <-chan struct{} // something was queued, or is to be canceled
+
+	leases   map[string]*lease    // by twin; Run's goroutine's, as are these
+	accounts []string             // for which it leases
+	cools    map[string]time.Time // until when it has told that they are rate-limited
+	isMore   bool                 // the store may have more than was asked for
+	isEnding bool                 // its master has ended: nothing may take long
+	trouble  string               // what went wrong the last time; "": nothing
+	cancels  sync.WaitGroup
+
+	mu    sync.Mutex
+	until map[string]*task.Lease // by shared id, for LeaseOf
+}
+
+// NewWorker returns a worker that has not begun.
+func NewWorker(o Options, s Store, m Master, wake <-chan struct{}) *Worker {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Worker{o: o, store: s, master: m, wake: wake, leases: map[string]*lease{}, cools: map[string]time.Time{}, until: map[string]*task.Lease{}}
+}
+
+// LeaseOf returns the lease under which a twin may run; nil if there is none any more. It may be called by any goroutine.
+func (w *Worker) LeaseOf(twin string) *task.Lease {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.until[twin]
+	if until, _ := l.Until(); !until.After(w.o.Now()) {
+		return nil
+	}
+	return l
+}
+
+// Run works until ctx ends, which is after the runs of the master have ended, or until that leaves and has no task any more.
+func (w *Worker) Run(ctx context.Context) {
+	defer w.cancels.Wait()
+	changes, cancel := w.master.Subscribe(manyChanges)
+	defer func() { cancel() }()
+	var renewed, polled time.Time
+	w.isMore = true
+	for taken, isTold := false, false; ; {
+		isLeaving := w.master.IsLeaving()
+		if isLeaving && !isTold { // in its next beat
+			renewed, isTold = time.Time{}, true
+		}
+		w.isEnding = ctx.Err() != nil
+		if taken = taken || w.try("take over the tasks of a worker before", w.takeOver); taken {
+			if w.isEnding {
+				w.noteAll()
+			}
+			if w.isEnding || isLeaving {
+				w.release(w.isEnding)
+			}
+			w.report()
+			if w.isEnding || isLeaving && len(w.leases) == 0 {
+				w.beat(true) // its row goes when nobody has heard of it for long: until then the conversations here wait for the next one
+				return
+			}
+			isDue := w.o.Now().Sub(polled) >= w.o.Poll
+			isUp := true // else no time is lost with more of it: its leases are to be renewed once it can be reached
+			if w.o.Now().Sub(renewed) >= w.o.Renew {
+				if isUp = w.renew(isLeaving); isUp {
+					renewed = w.o.Now()
+				}
+			} else if isDue {
+				isUp = w.look()
+			}
+			w.endLost()
+			if isDue && isUp {
+				isUp = w.try("reclaim leases that are over", func(ctx context.Context) error { _, err := w.store.Reclaim(ctx); return err })
+			}
+			if isUp && !isLeaving && (w.isMore || isDue) {
+				w.poll()
+			}
+			if isDue {
+				polled = w.o.Now()
+			}
+		} else if w.isEnding {
+			return
+		}
+		timer := time.NewTimer(w.o.Poll)
+		select {
+		case <-ctx.Done():
+		case <-w.wake:
+			w.isMore = true
+		case <-timer.C:
+		case c, ok := <-changes:
+			for ok && c != nil { // all that there are, so that they share what is written of them
+				w.note(c)
+				select {
+				case c, ok = <-changes:
+				default:
+					c = nil
+				}
+			}
+			if !ok { // we lagged behind
+				cancel()
+				changes, cancel = w.master.Subscribe(manyChanges)
+				w.noteAll()
+			}
+		}
+		timer.Stop()
+	}
+}
+
+const (
+	manyChanges = 1 << 12         // how far a worker may lag behind its master
+	lastTimeout = 3 * time.Second // for what it says when that has ended
+)
+
+// try does something with the store, which gets a part of the time between two renewals, and reports whether it went well.
+// The same trouble again is not logged again.
+func (w *Worker) try(what string, do func(ctx context.Context) error) bool {
+	limit := w.o.Renew / 2
+	if w.isEnding {
+		limit = min(limit, lastTimeout)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	err := do(ctx)
+	if text := fmt.Sprint(err); err != nil && text != w.trouble {
+		w.o.Log.Warn("the worker could not "+what, "error", err)
+		w.trouble = text
+	} else if err == nil {
+		w.trouble = ""
+	}
+	return err == nil
+}
+
+// takeOver ends the leases that a master before this one had: their twins have ended, or are canceled now.
+func (w *Worker) takeOver(ctx context.Context) error {
+	claims, err := w.store.HeldBy(ctx, w.o.Holder)
+	if err != nil {
+		return err
+	}
+	for c := range claims {
+		t, ok := w.master.TwinOf(twinKey(c.ID, c.Attempt))
+		l := &lease{Claim: c, twin: t.ID, status: t.Status, begun: t.RunID != "", until: task.NewLease(time.Time{})}
+		if !t.Status.Terminal() || t.Status == state.Canceled {
+			l.back = "its worker was started anew"
+		}
+		if w.leases[cmp.Or(l.twin, c.ID)] = l; ok {
+			w.end(l)
+		} else {
+			l.status = state.Canceled
+		}
+	}
+	return nil
+}
+
+// poll takes what there is room for. Once in a while it reclaims, too.
+func (w *Worker) poll() {
+	slots := w.o.Processes
+	for _, l := range w.leases {
+		if !l.waits {
+			slots--
+		}
+	}
+	if w.isMore = false; slots <= 0 {
+		return
+	}
+	for _, account := range w.accounts {
+		room, cool := w.master.Room(account)
+		if !cool.Equal(w.cools[account]) && w.try("say how long an account is rate-limited", func(ctx context.Context) error {
+			return w.store.Cool(ctx, account, cool.Sub(w.o.Now()))
+		}) {
+			w.cools[account] = cool
+		}
+		for _, l := range w.leases {
+			if l.account == account && l.status == state.Queued && !l.waits { // it takes its place next
+				room--
+			}
+		}
+		most := min(slots, room)
+		if most <= 0 {
+			continue
+		}
+		until := w.o.Now().Add(w.o.TTL - w.o.Margin)
+		var list []Task
+		if !w.try("lease tasks", func(ctx context.Context) (err error) {
+			list, err = w.store.Lease(ctx, w.o.Holder, account, most, w.o.Filter)
+			return err
+		}) {
+			return
+		}
+		slots -= len(list)
+		w.isMore = w.isMore || len(list) == most
+		var all sync.WaitGroup
+		for i := range list {
+			l := &lease{Claim: Claim{list[i].ID, list[i].Attempt}, account: account, twin: newID(), until: task.NewLease(until), status: state.Queued}
+			w.leases[l.twin] = l
+			w.mu.Lock()
+			w.until[l.twin] = l.until
+			w.mu.Unlock()
+			all.Go(func() { w.submit(l, &list[i]) })
+		}
+		all.Wait()
+	}
+}
+
+// submit makes the twin of a lease. What its master does not take has failed, for the reason that it says.
+func (w *Worker) submit(l *lease, t *Task) {
+	s := twinOf(t)
+	s.ID, s.SharedID = l.twin, t.ID
+	err := t.wrong
+	if err == nil && s.SessionKey != "" { // its conversation may be found only where it began
+		s.Isolation = ""
+		s.Workspace, err = w.o.SessionDir(s.SessionKey)
+	}
+	if err == nil {
+		_, err = w.master.Submit(context.Background(), s)
+	}
+	var e *task.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &e) && e.Code == task.CodeInvalid:
+		l.status, l.refused = state.Failed, e.Error()
+	default: // it is full, or ends
+		l.status, l.back = state.Canceled, "its worker could not take it: "+err.Error()
+	}
+}
+
+// note takes over how a twin is now.
+func (w *Worker) note(c *task.Change) {
+	l := w.leases[c.Task.ID]
+	if c.Resync {
+		w.noteAll()
+	} else if l != nil {
+		w.is(l, &c.Task)
+	}
+}
+
+func (w *Worker) is(l *lease, t *state.Task) {
+	l.status, l.begun = t.Status, l.begun || t.RunID != "" && l.back == "" // what it is given back for is decided
+	l.waits = t.Status == state.Queued && t.RunID != ""
+}
+
+// noteAll looks at all twins.
+func (w *Worker) noteAll() {
+	for _, l := range w.leases {
+		if r, err := w.master.TaskRecord(l.twin); err == nil {
+			w.is(l, &r.Task)
+		}
+	}
+}
+
+// report writes to the store what has become of twins.
+func (w *Worker) report() {
+	var begun, back []*lease
+	var ended []Ended
+	for _, l := range w.leases {
+		switch {
+		case l.status == state.Canceled && l.back != "":
+			back = append(back, l)
+		case l.status.Terminal():
+			e := Ended{Claim: l.Claim, Refused: l.refused}
+			if l.refused == "" {
+				r, err := w.master.TaskRecord(l.twin)
+				if err != nil {
+					w.o.Log.Warn("the twin of a shared task could not be read", "task", l.twin, "error", err)
+					continue
+				}
+				if e.Rows, err = w.o.Rows(&r); err != nil {
+					w.o.Log.Warn("the twin of a shared task cannot be handed over", "task", l.twin, "error", err)
+					continue
+				}
+			}
+			ended = append(ended, e)
+		case l.status == state.Running && !l.isTold:
+			begun = append(begun, l)
+		}
+	}
+	if len(begun) > 0 && w.try("say that tasks have begun", func(ctx context.Context) error { return w.store.Start(ctx, claimsOf(begun)) }) {
+		for _, l := range begun {
+			l.isTold = true
+		}
+	}
+	if len(ended) > 0 && w.try("hand over results", func(ctx context.Context) error { return w.store.Finish(ctx, ended) }) {
+		for _, l := range w.leases {
+			if slices.ContainsFunc(ended, func(e Ended) bool { return e.Claim == l.Claim }) {
+				w.forget(l)
+			}
+		}
+	}
+	for _, l := range back {
+		if w.try("give tasks back", func(ctx context.Context) error { return w.store.GiveBack(ctx, []Claim{l.Claim}, l.begun, l.back) }) {
+			w.forget(l)
+		}
+	}
+}
+
+func claimsOf(list []*lease) (claims []Claim) {
+	for _, l := range list {
+		claims = append(claims, l.Claim)
+	}
+	return claims
+}
+
+func (w *Worker) forget(l *lease) {
+	delete(w.leases, cmp.Or(l.twin, l.ID))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.until, l.twin)
+}
+
+// renew prolongs all leases, and says that the worker lives.
+func (w *Worker) renew(isLeaving bool) bool {
+	until := w.o.Now().Add(w.o.TTL - w.o.Margin)
+	var kept map[Claim]bool
+	if len(w.leases) > 0 && !w.try("renew its leases", func(ctx context.Context) (err error) {
+		kept, err = w.store.Renew(ctx, w.o.Holder, claimsOf(slices.Collect(maps.Values(w.leases))))
+		return err
+	}) {
+		return false
+	}
+	for _, l := range w.leases {
+		if _, isKept := kept[l.Claim]; isKept && l.back == "" {
+			l.until.Set(until)
+		}
+	}
+	w.holds(kept)
+	return w.beat(isLeaving)
+}
+
+// beat says that the worker lives, or ends, and asks for its accounts.
+func (w *Worker) beat(isLeaving bool) bool {
+	return w.try("say that it lives", func(ctx context.Context) (err error) {
+		if w.accounts, err = w.o.Accounts(ctx); err != nil {
+			return err
+		}
+		row := w.o.Row
+		row.Accounts, row.Draining = strings.Join(w.accounts, ","), isLeaving
+		return w.store.Beat(ctx, w.o.Holder, row)
+	})
+}
+
+// look finds out which leases it has lost, and which tasks are to be canceled.
+func (w *Worker) look() bool {
+	var kept map[Claim]bool
+	if len(w.leases) > 0 && !w.try("look at its leases", func(ctx context.Context) (err error) {
+		kept, err = w.store.HeldBy(ctx, w.o.Holder)
+		return err
+	}) {
+		return false
+	}
+	w.holds(kept)
+	return true
+}
+
+// holds takes over which leases it has, and whether their tasks are to be canceled.
+func (w *Worker) holds(kept map[Claim]bool) {
+	for _, l := range w.leases {
+		if canceled, isKept := kept[l.Claim]; !isKept { // somebody else has it
+			l.until.Set(w.o.Now())
+		} else if canceled {
+			w.end(l)
+		}
+	}
+}
+
+// endLost ends the twins of leases that are over: who has them now, or will have, is somebody else.
+func (w *Worker) endLost() {
+	for _, l := range w.leases {
+		if until, _ := l.until.Until(); !until.IsZero() && !until.After(w.o.Now()) {
+			l.back = cmp.Or(l.back, "its worker could not renew the lease in time")
+			w.end(l)
+		}
+	}
+}
+
+// end cancels a twin, without waiting for that.
+func (w *Worker) end(l *lease) {
+	if l.ending || l.status.Terminal() {
+		return
+	}
+	l.ending = true
+	w.cancels.Go(func() {
+		if _, err := w.master.Cancel(context.Background(), l.twin, ledger.ByWorker); err != nil {
+			w.o.Log.Warn("the twin of a shared task could not be canceled", "task", l.twin, "error", err)
+		}
+	})
+}
+
+// release gives back what has not begun, and if the runs of the master have ended, all that is left.
+func (w *Worker) release(all bool) {
+	for _, l := range w.leases {
+		if l.status.Terminal() || !all && (l.status == state.Running || l.back != "") {
+			continue
+		}
+		if l.back == "" { // by no fault of the task
+			l.back, l.begun = "its worker has ended", false
+		}
+		if all { // the next master cancels the twin
+			l.status = state.Canceled
+		} else {
+			w.end(l)
+		}
+	}
+}
