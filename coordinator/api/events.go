@@ -11,6 +11,7 @@ import (
 
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
+	"stint/state"
 )
 
 const (
@@ -27,12 +28,13 @@ const (
 type eventsInput struct {
 	Accept string `header:"Accept" hidden:"true"` // application/jsonl: one JSON object a line instead of Server-Sent Events
 	LastID string `header:"Last-Event-ID" doc:"Number of the last record that the reader knows of, as an EventSource sends it by itself: what has changed since comes first" example:"1042"`
-	After  string `query:"after" doc:"The same, where that header is not there: the Stint-Seq of an answer" example:"1042"`
+	sharedInput
+	After string `query:"after" doc:"The same, where that header is not there: the Stint-Seq of an answer" example:"1042"`
 }
 
 // events streams changes. A reader that lags is cut off, by the master when too
 // many changes wait and by the deadline when it takes none at all.
-func (s *Server) events(_ context.Context, in *eventsInput) (*streamOutput, error) {
+func (s *Server) events(ctx context.Context, in *eventsInput) (*streamOutput, error) {
 	// An EventSource that connects again sends the header beside the query of its first time, which is old by then.
 	name, text := "Last-Event-ID", in.LastID
 	if text == "" {
@@ -45,6 +47,10 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*streamOutput, erro
 	case err != nil:
 		return nil, task.Wrong(name, "use the id of the last event, or the Stint-Seq that answers have in their header", "%s must be the number of a record, not %q", name, wire.Clip(text))
 	}
+	shared, err := s.shared(ctx, in.Shared, false)
+	if err != nil {
+		return nil, err
+	}
 	return &streamOutput{Body: func(w http.ResponseWriter, r *http.Request) {
 		ctx, release := long(r.Context())
 		defer release()
@@ -56,7 +62,11 @@ func (s *Server) events(_ context.Context, in *eventsInput) (*streamOutput, erro
 		e := &eventStream{server: s, lines: contentType == wire.JSONLines, out: newStream(w, contentType), seq: seq}
 		e.out.limit = eventTimeout
 		if r.Method != http.MethodHead {
-			e.run(ctx)
+			if shared != nil {
+				_ = shared.Watch(ctx, e.addAll) // it breaks off
+			} else {
+				e.run(ctx)
+			}
 			panic(http.ErrAbortHandler) // it has no end of its own
 		}
 	}}, nil
@@ -123,6 +133,17 @@ func (e *eventStream) follow(ctx context.Context, changes <-chan *task.Change) {
 			return
 		}
 	}
+}
+
+// addAll sends how shared tasks are now.
+func (e *eventStream) addAll(tasks []state.Task) error {
+	for i := range tasks {
+		_ = e.add(&task.Change{Task: tasks[i]}) // what cannot be sent, cannot be sent below
+	}
+	if !e.flush() {
+		return http.ErrAbortHandler
+	}
+	return nil
 }
 
 // add puts a change to what is to be sent, and sends that when it is enough.

@@ -37,6 +37,7 @@ func (f *listFilter) filter() (state.Filter, error) {
 type listInput struct {
 	Accept string `header:"Accept" hidden:"true"` // application/jsonl: one task a line
 	listFilter
+	sharedInput
 	Prompts bool `query:"prompts" doc:"Also the prompts, which are read from the ledger" example:"true"`
 }
 
@@ -46,13 +47,17 @@ type tableInput struct {
 }
 
 // list writes the rows one by one: there may be many, and most of them have been encoded before.
-func (s *Server) list(_ context.Context, in *listInput) (*streamOutput, error) {
+func (s *Server) list(ctx context.Context, in *listInput) (*streamOutput, error) {
 	f, err := in.filter()
 	if err != nil {
 		return nil, err
 	}
 	f.Prompts = in.Prompts
-	rows, next, err := s.page(f)
+	page := s.page
+	if in.Shared {
+		page = func(f state.Filter) ([][]byte, uint64, error) { return s.sharedPage(ctx, f) }
+	}
+	rows, next, err := page(f)
 	if err != nil {
 		return nil, err
 	}

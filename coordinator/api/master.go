@@ -43,8 +43,9 @@ func (s *Server) monitorRoutes() {
 		paused, _ := s.rooms.Paused()
 		return readyBody{Ready: true, Paused: paused}, nil
 	})
-	register(s, op(http.MethodGet, "/v1/metrics", "metrics", "Show metrics for Prometheus", "Text of its format 0.0.4. Counters start at 0 with the master.").alias("/metrics"), func(context.Context, *struct{}) (*textOutput, error) {
+	register(s, op(http.MethodGet, "/v1/metrics", "metrics", "Show metrics for Prometheus", "Text of its format 0.0.4. Counters start at 0 with the master.").alias("/metrics"), func(ctx context.Context, _ *struct{}) (*textOutput, error) {
 		m, due := s.rooms.Metrics(), s.rooms.Jobs.Metrics()
+		m.Shared = s.sharedLately(ctx)
 		return &textOutput{ContentType: metrics.ContentType, Body: metrics.Text(&m, &due)}, nil
 	})
 }

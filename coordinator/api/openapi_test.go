@@ -34,7 +34,7 @@ var tags = []struct{ name, about, prefixes string }{
 	{"runs", "What the runs of a task read, wrote and left behind.", "/v1/tasks/{id}/runs /v1/tasks/{id}/logs /v1/tasks/{id}/files /v1/tasks/{id}/prompt /v1/tasks/{id}/raw"},
 	{"sessions", "Conversations with an agent that several tasks share.", "/v1/sessions"},
 	{"events", "Each change, as it happens.", "/v1/events"},
-	{"reports", "Accounts, usage and notes.", "/v1/accounts /v1/usage /v1/memory"},
+	{"reports", "Accounts, workers, usage and notes.", "/v1/accounts /v1/usage /v1/memory /v1/workers"},
 	{"schedules", "What happens at set times: schedules, and due jobs.", "/v1/schedules /v1/scheduler"},
 	{"ledger", "The files that hold all tasks, which people edit too.", "/v1/ledger /v1/state"},
 	{"master", "The master itself: dispatch, health, metrics.", "/"},

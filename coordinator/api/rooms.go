@@ -17,6 +17,7 @@ type Rooms struct {
 	Master
 	Schedules Schedules
 	Jobs      Jobs
+	Shared    Shared // nil: no database is configured
 }
 
 // Master is what a coordinator does for a server.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"stint/coordinator/api/guard"
@@ -61,8 +62,16 @@ func (s *Server) submit(ctx context.Context, key string, body *request.Task) (*s
 	for i := range specs {
 		s.complete(ctx, &specs[i])
 	}
+	shared, err := s.shared(ctx, slices.ContainsFunc(specs, func(spec task.TaskSpec) bool { return spec.Shared }), true)
+	if err != nil {
+		return nil, err
+	}
+	room := submitter(s.rooms.Master)
+	if shared != nil {
+		room = shared
+	}
 	note := func(t *state.Task, id string) {
-		if t.ID == id && !t.CreatedAt.Before(begun) {
+		if t.ID == id && (shared != nil || !t.CreatedAt.Before(begun)) {
 			status = http.StatusCreated // one of them is new
 		}
 	}
@@ -72,11 +81,15 @@ func (s *Server) submit(ctx context.Context, key string, body *request.Task) (*s
 			return nil, task.Wrong("idempotencyKey", "leave one of them out", "the header %s and idempotencyKey mean the same, and differ", request.KeyHeader)
 		}
 		spec.IdempotencyKey = cmp.Or(spec.IdempotencyKey, key)
-		t, err := s.rooms.Submit(ctx, spec)
+		t, err := room.Submit(ctx, spec)
 		note(&t, spec.ID)
-		return &submitOutput{Status: status, Location: "/v1/tasks/" + url.PathEscape(t.ID), Body: s.submitted(t)}, err
+		location := "/v1/tasks/" + url.PathEscape(t.ID)
+		if shared != nil {
+			location += "?shared=true"
+		}
+		return &submitOutput{Status: status, Location: location, Body: s.submitted(t)}, err
 	}
-	tasks, err := s.rooms.SubmitOnce(ctx, key, specs)
+	tasks, err := room.SubmitOnce(ctx, key, specs)
 	if err != nil {
 		return nil, err
 	}

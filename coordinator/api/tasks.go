@@ -39,6 +39,11 @@ type (
 		IfNoneMatch []string `header:"If-None-Match" doc:"ETag of the task as you have it. If the task has no newer record, the answer is 304 without a body" example:"\"1043\""`
 	}
 
+	getInput struct {
+		readInput
+		sharedInput
+	}
+
 	editInput struct {
 		Ref
 		request.Match
@@ -58,13 +63,14 @@ type (
 )
 
 func (s *Server) taskRoutes() {
-	register(s, op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, page by page", "100 tasks unless limit says otherwise; next and the header Link lead to the next page. With Accept: application/jsonl each line is a task. Results are left out, and prompts unless they are asked for."), s.list)
+	register(s, op(http.MethodGet, "/v1/tasks", "list-tasks", "List tasks, newest first, page by page", "100 tasks unless limit says otherwise; next and the header Link lead to the next page. With Accept: application/jsonl each line is a task. Results are left out, and prompts unless they are asked for. With shared there is one page, and note says on which machine a task is.", http.StatusConflict), s.list)
 	register(s, op(http.MethodGet, "/v1/table", "list-tasks-as-text", "List tasks as a table for people", "What stint ls prints: a page of tasks, and before them all that run."), s.table)
 	register(s, op(http.MethodGet, "/v1/events", "events", "Follow each change of a task", "An event `task` has a task as it is now and, as its id, the number of the task's newest record. "+
 		"Of a task that has ended only the fields are there by which lists are filtered. "+
 		"An event `resync` says that it cannot be told what has changed: list anew. "+
 		"Whoever lists first gives the `Stint-Seq` of that answer as `after`, and misses nothing. "+
-		"A reader that is too slow is cut off, and comes back with Last-Event-ID. With Accept: application/jsonl each line is a change."), s.events)
+		"A reader that is too slow is cut off, and comes back with Last-Event-ID. With Accept: application/jsonl each line is a change. "+
+		"With shared, all shared tasks that have not ended come first, and then those that a look each second finds changed; their seq is 0.", http.StatusConflict), s.events)
 	register(s, op(http.MethodGet, "/v1/tasks/{id}", "get-task", "Show a task", "With prompt, answer, files and findings. why says why it does not run.").alias("/tasks/{id}"), s.task)
 
 	register(s, op(http.MethodPatch, "/v1/tasks/{id}", "edit-task", "Change fields of a task that waits", "A JSON merge patch (RFC 7396): what it names is changed, null unsets, all of it or nothing. "+
@@ -114,8 +120,16 @@ func (s *Server) answer(t state.Task, err error) (*taskOutput, error) {
 	return &taskOutput{ETag: request.ETag(t.Seq), Body: s.detail(t)}, nil
 }
 
-func (s *Server) task(ctx context.Context, in *readInput) (*taskOutput, error) {
-	return in.answer(s.answer(s.rooms.Task(ctx, in.ID)))
+func (s *Server) task(ctx context.Context, in *getInput) (*taskOutput, error) {
+	shared, err := s.shared(ctx, in.Shared, false)
+	task := s.rooms.Task
+	if shared != nil {
+		task = shared.Task
+	}
+	if err != nil {
+		return nil, err
+	}
+	return in.answer(s.answer(task(ctx, in.ID)))
 }
 
 func (s *Server) wait(ctx context.Context, in *readInput) (*taskOutput, error) {

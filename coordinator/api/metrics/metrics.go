@@ -45,6 +45,18 @@ func Text(m *task.Metrics, due *jobs.Metrics) []byte {
 		e.one("stint_postgres_failures_total", counter, "Batches and connections of the mirror that failed.", float64(mirror.Failures))
 	}
 
+	if shared := m.Shared; shared != nil {
+		e.one("stint_shared_up", gauge, "1 while the database of the shared queue answers in time, 0 while it does not, and nothing is known of the queue.", truth(shared.IsUp))
+		if shared.IsUp {
+			e.family("stint_shared_tasks", gauge, "Tasks in the shared queue, on all hosts, that have not ended, by status.")
+			for _, status := range []string{"queued", "leased", "running"} {
+				e.sample("stint_shared_tasks", float64(shared.Tasks[status]), "status", status)
+			}
+			e.one("stint_shared_oldest_seconds", gauge, "How long the task in the shared queue has been due that waits longest.", max(0, shared.Oldest.Seconds()))
+			e.one("stint_shared_workers", gauge, "Workers of the shared queue that were heard of.", float64(len(shared.Workers)))
+		}
+	}
+
 	// The help texts have the names that document 003 has for the figures of due jobs.
 	e.one("stint_jobs_due_count", gauge, "Due jobs that nobody has pulled yet (jobs_due_count).", float64(due.Due))
 	e.one("stint_jobs_lag_seconds", gauge, "For how long the first of them has been due (jobs_lag_seconds).", due.LagSeconds)

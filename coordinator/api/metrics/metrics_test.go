@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -28,6 +29,7 @@ func someMetrics() task.Metrics {
 		Tasks: map[state.Status]int{state.Queued: 100_000, state.Running: 3, state.Done: 7}, Held: 2, OldestWait: 90 * time.Second,
 		MaxWorkers: 4, MaxQueued: 200_000, Paused: true, Findings: 1, JournalSize: 12_345_678,
 		Mirror:   &task.MirrorStatus{Target: "x", State: task.MirrorFollowing, Seq: 9, LagRecords: 4, LagSeconds: 1.5, Rows: 100, Failures: 2, LastError: "y"},
+		Shared:   &task.SharedStatus{IsUp: true, Tasks: map[string]int{"queued": 12, "running": 2}, Oldest: 90 * time.Second, Workers: make([]task.WorkerRow, 3)},
 		Accounts: []task.AccountMetrics{{Name: "claude", Cooling: true}, {Name: "codex", Held: true}},
 		Counted: task.Counted{
 			Added:      12,
@@ -113,8 +115,12 @@ func TestMetricsOfACopy(t *testing.T) {
 			t.Errorf("up is %g while it is %s", got, state)
 		}
 	}
-	m.Mirror = nil
-	if strings.Contains(string(Text(&m, &someJobs)), "stint_postgres") {
+	m.Shared.IsUp = false
+	if values := valuesOf(t, &m); values["stint_shared_up"] != 0 || strings.Contains(fmt.Sprint(values), "stint_shared_tasks") {
+		t.Errorf("of a queue of which nothing is known: %v", values)
+	}
+	m.Mirror, m.Shared = nil, nil
+	if text := string(Text(&m, &someJobs)); strings.Contains(text, "stint_postgres") || strings.Contains(text, "stint_shared") {
 		t.Error("there are metrics of a copy that nobody wants")
 	}
 }

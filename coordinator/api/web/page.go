@@ -75,6 +75,7 @@ type (
 		Older     string             // of the next one; "" if there is none
 		Accounts  []state.AccountUse // that are used, are closed, or have told their quota
 		Due       *Due               // nil: there is nothing of it
+		Shared    *task.SharedStatus // likewise
 		Agents    []string
 		Workspace string // of the task that was queued last
 	}
@@ -104,6 +105,7 @@ type Site struct {
 	Shown  func(ctx context.Context, ref string) (wire.TaskView, error)
 	Topics []wire.Topic // of the manual
 	Due    func(ctx context.Context) Due
+	Shared func(ctx context.Context) *task.SharedStatus // nil: no database is configured
 }
 
 // Due is what happens at set times.
@@ -204,6 +206,7 @@ func (s *Site) fillList(ctx context.Context, p *page, cursor string) error {
 	if due := s.Due(ctx); len(due.Schedules)+len(due.Jobs)+len(due.Mistake) > 0 {
 		p.Due = &due
 	}
+	p.Shared = s.Shared(ctx)
 	if p.Cursor = cursor; next > 0 {
 		p.Older = wire.FormatCursor(next)
 	}

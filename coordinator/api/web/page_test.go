@@ -34,6 +34,7 @@ type fakeMaster struct {
 	tasks  []state.Task
 	health task.Health
 	says   string // of accounts
+	shared *task.SharedStatus
 }
 
 func newFake(t testing.TB) *fakeMaster { return &fakeMaster{runs: t.TempDir()} }
@@ -110,7 +111,7 @@ func (m *fakeMaster) ask(path string, agents ...string) *httptest.ResponseRecord
 }
 
 func (m *fakeMaster) site(agents ...string) *Site {
-	return &Site{Agents: agents, Master: m, Rows: m.rows, Shown: m.task, Topics: testTopics, Due: m.due}
+	return &Site{Agents: agents, Master: m, Rows: m.rows, Shown: m.task, Topics: testTopics, Due: m.due, Shared: func(context.Context) *task.SharedStatus { return m.shared }}
 }
 
 func (m *fakeMaster) Seq() uint64 { return 7 }
@@ -262,6 +263,7 @@ func (m *fakeMaster) pages(t testing.TB, text string) map[string]string {
 	m.tasks = []state.Task{taskSaying(text)}
 	m.write(t, "run-1", task.LogEvent{Kind: task.LogMessage, Text: text})
 	m.health, m.says = healthSaying(text), text
+	m.shared = &task.SharedStatus{Workers: []task.WorkerRow{{ID: text, Host: text, PID: 4711, Accounts: text, Processes: 4, Leases: 2, Draining: true, Silent: text}}}
 	pages := map[string]string{}
 	for name, path := range map[string]string{
 		"list": "/", "task": "/?task=" + url.QueryEscape(text), "unknown": "/?task=no" + url.QueryEscape(text), "cursor": "/?cursor=" + url.QueryEscape(text),
@@ -299,6 +301,9 @@ func TestPromise6NoTextBecomesMarkup(t *testing.T) {
 				}
 				if got := textOfNode(byID(t, doc, "accounts")); strings.Count(got, shown) < 3 || !strings.Contains(got, ": 35 % used") || strings.Contains(got, "unused") {
 					t.Errorf("%q is not in the accounts: %q", text, got)
+				}
+				if got := textOfNode(byID(t, doc, "workers")); strings.Count(got, shown) < 3 && utf8.ValidString(text) || !strings.Contains(got, "4711") || !strings.Contains(got, "draining") {
+					t.Errorf("%q is not in the workers: %q", text, got)
 				}
 			case "task":
 				logged := strings.ReplaceAll(strings.Trim(strings.ToValidUTF8(text, "\ufffd"), "\r\n"), "\n", "\n         ")

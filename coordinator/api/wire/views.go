@@ -74,6 +74,11 @@ type (
 		Sessions []state.Session `json:"sessions" doc:"The sessions"`
 	}
 
+	// WorkersBody has the workers of the shared queue.
+	WorkersBody struct {
+		Workers []task.WorkerRow `json:"workers" doc:"The workers, by host"`
+	}
+
 	// AccountsBody has the accounts.
 	AccountsBody struct {
 		Accounts []state.AccountUse `json:"accounts" doc:"The accounts, by name"`

@@ -1,0 +1,78 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"stint/coordinator/api/guard"
+	"stint/coordinator/task"
+	"stint/state"
+)
+
+// Shared is the queue in a database that several machines share.
+type Shared interface {
+	submitter
+	// Task returns a whole task. ref is its id, or a unique piece of it.
+	Task(ctx context.Context, ref string) (state.Task, error)
+	// List returns tasks without their texts, newest first. It refuses what it cannot filter by.
+	List(ctx context.Context, f state.Filter) ([]state.Task, error)
+	// Watch calls tell with all tasks that have not ended, and then often with those that have changed, or none, until something has an error.
+	Watch(ctx context.Context, tell func([]state.Task) error) error
+	// Status returns how the queue is, and who works for it.
+	Status(ctx context.Context) (task.SharedStatus, error)
+}
+
+// A submitter is what [Master] and [Shared] have in common.
+type submitter interface {
+	Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error)
+	SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error)
+}
+
+// A sharedInput says which tasks are meant.
+type sharedInput struct {
+	Shared bool `query:"shared" doc:"Of the queue in the database that several machines share, and not of the ledger" example:"true"`
+}
+
+// shared returns the shared queue if it is wanted, or why it cannot be had. A run changes nothing there.
+func (s *Server) shared(ctx context.Context, wanted, changes bool) (Shared, error) {
+	switch {
+	case !wanted:
+		return nil, nil
+	case changes && guard.Run(ctx) != "":
+		return nil, task.ErrFromRun
+	case s.rooms.Shared == nil:
+		return nil, task.Conflict("stint config set postgres.url postgres://db.example/cli_worker, and start the master anew", "no database is configured for a shared queue")
+	}
+	return s.rooms.Shared, nil
+}
+
+// sharedPage is page for the shared queue.
+func (s *Server) sharedPage(ctx context.Context, f state.Filter) (rows [][]byte, next uint64, err error) {
+	shared, err := s.shared(ctx, true, false)
+	if err != nil {
+		return nil, 0, err
+	}
+	list, err := shared.List(ctx, f)
+	for i := range list {
+		row, _ := s.row(&list[i]) // it has no errors
+		rows = append(rows, row)
+	}
+	return rows, 0, err
+}
+
+// sharedLately returns how the shared queue was within the last seconds, and waits for a second at most; nil: there is none.
+func (s *Server) sharedLately(ctx context.Context) *task.SharedStatus {
+	if s.rooms.Shared == nil {
+		return nil
+	}
+	s.lately.Lock()
+	defer s.lately.Unlock()
+	if now := s.opts.Now(); now.Sub(s.lately.at) >= 5*time.Second {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		status, err := s.rooms.Shared.Status(ctx)
+		status.IsUp = err == nil
+		s.lately.at, s.lately.SharedStatus = now, status
+	}
+	return new(s.lately.SharedStatus)
+}
