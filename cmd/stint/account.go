@@ -20,6 +20,7 @@ import (
 
 	"stint/coordinator/agent"
 	"stint/coordinator/api/client"
+	"stint/coordinator/postgres/shared"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -95,8 +96,13 @@ func (a *app) accountAddCommand() *cobra.Command {
 		if f.Tool == "" || f.Title == "" && f.ID == "" {
 			return usage("stint account add --tool codex --name work", "stint account add needs --tool and --name")
 		}
-		id := cmp.Or(f.ID, f.Tool+"-"+f.Title)
+		id, credRef := cmp.Or(f.ID, f.Tool+"-"+f.Title), f.CredRef
 		values, err := f.values(c)
+		if a.shared && err == nil {
+			return a.onShared(c, func(ctx context.Context, q *shared.Queue) error {
+				return q.AddAccount(ctx, shared.Account{ID: id, Tool: f.Tool, GroupName: f.GroupName, Max: f.Max, Env: f.env, CredRef: credRef})
+			})
+		}
 		dir, wrong := a.ownState()
 		if err = cmp.Or(err, wrong); err != nil {
 			return err
@@ -121,7 +127,7 @@ func (a *app) accountAddCommand() *cobra.Command {
 	})
 	f.add(c)
 	complete(c, "tool", func() []string { return cliNames })
-	return c
+	return a.withShared(c, sharedAccount, "env-from", "dangerous", "reserve", "budget", "hours")
 }
 
 func (a *app) accountLimitsCommand() *cobra.Command {
@@ -134,6 +140,9 @@ func (a *app) accountLimitsCommand() *cobra.Command {
 		if len(values) == 0 {
 			return usage("stint account set-limits --help", "stint account set-limits does not say what to change")
 		}
+		if a.shared {
+			return a.onShared(c, func(ctx context.Context, q *shared.Queue) error { return q.SetAccount(ctx, args[0], nil, f.Max) })
+		}
 		file, _, err := a.findAccount(args[0])
 		if err == nil {
 			err = file.change(c.Context(), args[0], values)
@@ -141,7 +150,7 @@ func (a *app) accountLimitsCommand() *cobra.Command {
 		return err
 	}, a.completeAccounts)
 	f.addLimits(c)
-	return c
+	return a.withShared(c, sharedAccount, "reserve", "budget", "hours")
 }
 
 func (a *app) accountRmCommand() *cobra.Command {
@@ -182,17 +191,30 @@ func (a *app) accountRmCommand() *cobra.Command {
 }
 
 func (a *app) accountAct(name, short string) *cobra.Command {
-	return a.noRun(command(name+" ID", short, cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+	on := name == "enable"
+	return a.withShared(a.noRun(command(name+" ID", short, cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		if a.shared {
+			return a.onShared(c, func(ctx context.Context, q *shared.Queue) error { return q.SetAccount(ctx, args[0], &on, 0) })
+		}
 		if _, err := a.accountUse(c.Context(), args[0]); err != nil {
 			return err
 		}
 		_, err := ask(c.Context(), a.call, func(cl *client.Client) (state.AccountUse, error) { return cl.ActOnAccount(c.Context(), args[0], name) })
 		return err
-	}, a.completeAccounts))
+	}, a.completeAccounts)), sharedAccount)
 }
 
 func (a *app) accountLsCommand() *cobra.Command {
-	return a.withJSON(a.withIDs(command("ls [OPTIONS]", "list accounts", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+	return a.withShared(a.withJSON(a.withIDs(command("ls [OPTIONS]", "list accounts", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		if a.shared {
+			list, err := fromShared(a, c, (*shared.Queue).Accounts)
+			if err != nil {
+				return err
+			}
+			return printTable(a, list, "no accounts in the shared queue", []string{"ACCOUNT", "AGENT", "GROUP", "RUNNING", "STATE", "COOL UNTIL"}, []string{"GROUP", "AGENT"}, func(u shared.Account) (string, []string) {
+				return u.ID, []string{u.ID, u.Tool, u.GroupName, fmt.Sprintf("%d/%d", u.Running, u.Max), map[bool]string{true: "ready", false: "disabled"}[u.Enabled], localTime(u.CoolUntil)}
+			})
+		}
 		list, err := a.accounts(c.Context())
 		if err != nil {
 			return err
@@ -204,7 +226,7 @@ func (a *app) accountLsCommand() *cobra.Command {
 			}
 			return u.Name, []string{u.Name, u.Agent, u.Title, u.GroupName, running, strconv.Itoa(u.Waiting), cmp.Or(u.Closed, "ready")}
 		})
-	})))
+	}))), sharedAccount)
 }
 
 func (a *app) accountShowCommand() *cobra.Command {

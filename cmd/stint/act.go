@@ -93,14 +93,16 @@ func acts(name string) act {
 // acting returns how to build a command for several tasks; it completes ids of tasks with these statuses.
 func acting(name, short string, do act, statuses ...state.Status) func(*app) *cobra.Command {
 	return func(a *app) *cobra.Command {
-		return a.withIDs(a.withJSON(command(name+" [OPTIONS] ID...", short, cobra.MinimumNArgs(1), func(c *cobra.Command, refs []string) error {
+		c := a.withIDs(a.withJSON(command(name+" [OPTIONS] ID...", short, cobra.MinimumNArgs(1), func(c *cobra.Command, refs []string) error {
 			if name == "rm" && slices.Contains(refs, state.LastRef) {
 				return usage("stint ls, then stint rm ID", "rm takes no @last: the next time that is another task")
 			}
 			var failed error
 			for _, ref := range refs {
-				view, err := ask(c.Context(), a.call, func(cl *client.Client) (wire.TaskView, error) { return do(a, cl, c.Context(), ref) })
-				if err == nil && (name == "retry" || name == "release") { // it lets the task run
+				view, err := wire.TaskView{}, error(nil)
+				if a.shared {
+					view, err = a.actShared(c, name, ref)
+				} else if view, err = ask(c.Context(), a.call, func(cl *client.Client) (wire.TaskView, error) { return do(a, cl, c.Context(), ref) }); err == nil && (name == "retry" || name == "release") { // it lets the task run
 					a.warnConfig(c.Context())
 				}
 				switch {
@@ -116,6 +118,10 @@ func acting(name, short string, do act, statuses ...state.Status) func(*app) *co
 			}
 			return failed
 		}, a.completeIDs(statuses...))))
+		if name == "cancel" || name == "retry" {
+			a.withShared(c, "tasks of the shared queue")
+		}
+		return c
 	}
 }
 

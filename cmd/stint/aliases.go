@@ -43,5 +43,5 @@ func (a *app) enqueueCommand() *cobra.Command {
 	complete(c, "tool", func() []string { return agentNames })
 	exclusive(c, "agent", "tool")
 	exclusive(c, "spec", "prompt", "edit")
-	return c
+	return a.withShared(c, sharedTask, "dry-run")
 }

@@ -49,6 +49,11 @@ type Config struct {
 	PostgresInline                int64 // bytes
 	PostgresOutput                int   // characters
 	PostgresHost                  string
+	WorkerLeaseTTL                time.Duration // of the shared queue's leases, as are these
+	WorkerRenew, WorkerPoll       time.Duration
+	WorkerConcurrency             int
+	WorkerGroup                   string
+	WorkerAccounts                []string
 	Notify                        []notify.Block
 	Schedules                     []schedule.Schedule
 	MaxScheduled                  int
@@ -183,6 +188,12 @@ var keys = slices.Concat([]key{
 	sizeKey("postgres_inline_threshold", "1MiB", maxInline, "size up to which files are copied whole; of larger ones path and hash", func(c *Config) *int64 { return &c.PostgresInline }).in("postgres"),
 	numberKey("postgres_stdout_limit", "10000", 0, 10_000_000, "characters of a run's output and of its errors that are copied", func(c *Config) *int { return &c.PostgresOutput }).in("postgres"),
 	checkedKey("postgres_host", "", "host name under which the mirror keeps these tasks; empty: the name of this machine", func(c *Config) *string { return &c.PostgresHost }, checkHost).in("postgres"),
+	durationKey("worker_lease_ttl", "90s", "how long a task of the shared queue stays with a worker that is not heard of", func(c *Config) *time.Duration { return &c.WorkerLeaseTTL }).as("lease_ttl").in("worker"),
+	durationKey("worker_renew", "30s", "time between two renewals of a worker's leases", func(c *Config) *time.Duration { return &c.WorkerRenew }).as("renew").in("worker"),
+	durationKey("worker_poll_interval", "1s", "time between two looks of a worker at the shared queue, where the database tells of nothing", func(c *Config) *time.Duration { return &c.WorkerPoll }).as("poll_interval").in("worker"),
+	numberKey("worker_concurrency", "4", 1, 256, "tasks that stint worker start runs at the same time", func(c *Config) *int { return &c.WorkerConcurrency }).as("processes").in("worker"),
+	textKey("worker_group", "", "a worker uses the shared queue's accounts of this group; empty: of all", func(c *Config) *string { return &c.WorkerGroup }).as("group").in("worker"),
+	listKey("worker_accounts", "auto", "accounts of the shared queue that a worker uses; auto: all that are here too", func(c *Config) *[]string { return &c.WorkerAccounts }, splitAccounts).as("accounts").in("worker"),
 })
 
 // perWorkspace lets the key stand in a workspace section.
@@ -194,6 +205,12 @@ func (k key) perWorkspace() key {
 func (k key) env() string { return "STINT_" + strings.ToUpper(k.name) }
 
 func (k key) flag() string { return strings.ReplaceAll(cmp.Or(k.option, k.name), "_", "-") }
+
+// as gives the key an option of another name.
+func (k key) as(option string) key {
+	k.option = option
+	return k
+}
 
 // in has the key stand in a section of the file.
 func (k key) in(section string) key {
@@ -256,6 +273,16 @@ func cutSection(name string) (section, short string) {
 		return section, short
 	}
 	return "", name
+}
+
+func splitAccounts(s string) ([]string, error) {
+	list := words(s)
+	for _, v := range list {
+		if !accountID().MatchString(v) {
+			return nil, fmt.Errorf("%q cannot be the id of an account: use letters, digits, dashes and underscores", v)
+		}
+	}
+	return list, nil
 }
 
 func splitNames(s string) ([]string, error) {
@@ -413,6 +440,10 @@ func dangerous() (list []string) {
 func (c *Config) check() error {
 	if c.BackoffBase > c.BackoffMax {
 		return fmt.Errorf("backoff_base (%s) is longer than backoff_max (%s)", task.FormatLimit(c.BackoffBase), task.FormatLimit(c.BackoffMax))
+	}
+	if c.WorkerRenew <= 0 || c.WorkerPoll <= 0 || c.WorkerLeaseTTL < 2*c.WorkerRenew+c.leaseMargin() {
+		return fmt.Errorf("worker.lease_ttl (%s) has to be longer than two times worker.renew (%s) and grace (%s), and worker.poll_interval not 0",
+			task.FormatLimit(c.WorkerLeaseTTL), task.FormatLimit(c.WorkerRenew), task.FormatLimit(c.Grace))
 	}
 	if c.HeartbeatInterval <= 0 {
 		return fmt.Errorf("heartbeat_interval must be longer than 0")

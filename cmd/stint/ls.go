@@ -62,10 +62,13 @@ func (a *app) lsCommand() *cobra.Command {
 	complete(c, "status", func() []string { return strings.Split(statuses, ", ") })
 	complete(c, "session", func() []string { return a.sessionNames(c.Context()) })
 	complete(c, "agent", func() []string { return agentNames })
-	return c
+	return a.withShared(c, "list the shared queue instead: [postgres] in the configuration says where it is", "archive", "watch", "tree")
 }
 
 func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
+	if a.shared {
+		return a.listShared(c, o)
+	}
 	for _, s := range o.status {
 		if s == "held" {
 			o.held = true

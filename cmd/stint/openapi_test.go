@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"stint/coordinator/postgres/postgrestest"
 )
 
 // openAPIFile is the committed description of the HTTP interface.
@@ -48,6 +50,19 @@ var apiCalls = []apiCall{
 	{operation: "submit-task", body: `{"prompt":"c","workspace":"$WS","hold":true}`, headers: []string{"Idempotency-Key: k"}, status: 200},
 	{operation: "submit-tasks", body: `[{"prompt":"c","workspace":"$WS","hold":true}]`, headers: []string{"Idempotency-Key: k"}, status: 409},
 	{operation: "submit-task", body: `{"prompt":"c","workspace":"$WS"}`, headers: []string{"Idempotency-Key: "}, status: 422},
+	{operation: "submit-task", body: `{"prompt":"s","shared":true,"agent":"demo","id":"019abcde-0000-7000-8000-000000000001"}`, headers: []string{`Idempotency-Key: "s"`}, status: 201},
+	{operation: "submit-task", body: `{"prompt":"s","shared":true,"agent":"demo"}`, headers: []string{`Idempotency-Key: "s"`}, status: 200},
+	{operation: "submit-task", body: `{"prompt":"t","shared":true,"agent":"demo"}`, headers: []string{`Idempotency-Key: "s"`}, status: 409},
+	{operation: "submit-task", body: `{"prompt":"s","shared":true,"workspace":"$WS"}`, status: 422},
+	{operation: "submit-tasks", body: `[{"prompt":"s","shared":true},{"prompt":"t","shared":true,"priority":9}]`, status: 201},
+	{operation: "submit-tasks", body: `[{"prompt":"s","shared":true},{"prompt":"t","workspace":"$WS"}]`, status: 422},
+	{operation: "list-tasks", query: "shared=true&status=queued&limit=2", status: 200},
+	{operation: "list-tasks", query: "shared=true&agent=demo", status: 200},
+	{operation: "events", query: "shared=true", status: 200},
+	{operation: "get-task", query: "shared=true", set: []string{"id=019abcde-0000-7000-8000-000000000001"}, status: 200},
+	{operation: "get-task", query: "shared=true", status: 404},
+	{operation: "list-workers", status: 200},
+	{operation: "preview-tasks", body: `[{"prompt":"s","workspace":"$WS","shared":true}]`, status: 422},
 	{operation: "preview-tasks", body: `[{"prompt":"a","workspace":"$WS"}]`, status: 200},
 	{operation: "list-tasks", status: 200},
 	{operation: "list-tasks", query: "limit=1&status=queued", status: 200},
@@ -146,7 +161,7 @@ var apiCalls = []apiCall{
 // over the socket and over TCP, and holds what it answers against it.
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
-	w := newAPIWorld(t)
+	w := newAPIWorld(t, "STINT_POSTGRES_URL="+postgrestest.Shared(t).Database(t))
 	asked := map[string]bool{}
 	for i, c := range apiCalls {
 		t.Run(fmt.Sprint(c.operation, " ", c.status, " ", i), func(t *testing.T) { w.hold(t, c, i%2 == 0) })
@@ -184,8 +199,8 @@ type apiWorld struct {
 	http       *http.Client
 }
 
-func newAPIWorld(t *testing.T) *apiWorld {
-	w := &apiWorld{world: newWorld(t, 1), operations: map[string]apiOperation{}, schemas: jsonschema.NewCompiler()}
+func newAPIWorld(t *testing.T, settings ...string) *apiWorld {
+	w := &apiWorld{world: newWorld(t, 1, settings...), operations: map[string]apiOperation{}, schemas: jsonschema.NewCompiler()}
 	l := w.serve("--http", "127.0.0.1:0")
 	t.Cleanup(func() {
 		if w.end(l, syscall.SIGTERM); !l.cmd.ProcessState.Success() {

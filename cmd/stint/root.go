@@ -34,6 +34,7 @@ type app struct {
 	json     bool    // --json
 	ids      bool    // -q: print ids alone
 	quiet    bool    // no hints and no progress
+	shared   bool    // --shared
 	creates  bool    // the state directory, if there is none
 	opened   bool    // it opened the state directory itself; see callOrOpen
 
@@ -47,7 +48,7 @@ type app struct {
 
 // commands holds how each command is built, in no order: help sorts them.
 var commands = map[string]func(*app) *cobra.Command{
-	"serve": (*app).serveCommand, "task": (*app).taskCommand, "enqueue": (*app).enqueueCommand,
+	"serve": (*app).serveCommand, "worker": (*app).workerCommand, "task": (*app).taskCommand, "enqueue": (*app).enqueueCommand,
 	"ls": (*app).lsCommand, "show": (*app).showCommand, "files": (*app).filesCommand, "logs": (*app).logsCommand, "wait": (*app).waitCommand,
 	"why": (*app).whyCommand, "verify": (*app).verifyCommand, "cancel": cancelCommand, "retry": retryCommand,
 	"rm": noRun(rmCommand), "hold": holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,

@@ -36,6 +36,7 @@ import (
 	"stint/coordinator/api/wire"
 	"stint/coordinator/notify"
 	"stint/coordinator/postgres"
+	"stint/coordinator/postgres/shared"
 	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/schedule"
@@ -61,8 +62,10 @@ func (a *app) serveCommand() *cobra.Command {
 	c.Flags().BoolVar(&background, "background", false, "")
 	_ = c.Flags().MarkHidden("background") // it exists
 	for i := range keys {
-		addKeyFlag(c.Flags(), &keys[i])
-		exclusive(c, "stop", keys[i].flag())
+		if keys[i].section != "worker" {
+			addKeyFlag(c.Flags(), &keys[i])
+			exclusive(c, "stop", keys[i].flag())
+		}
 	}
 	return c
 }
@@ -150,6 +153,10 @@ type master struct {
 	socket string
 	log    *slog.Logger
 	mirror *postgres.Mirror // nil: no mirror is configured
+	shared *shared.Opener   // of the shared queue; nil: no database is configured
+	leases bool             // it runs tasks of that
+	tools  []string         // of these agents; nil: of any
+	worker *shared.Worker   // nil: it is none, or has not begun
 	uses   *memory.Uses     // of the entries of governed notes
 
 	accounts *accountsFile
@@ -205,21 +212,25 @@ func (m *master) run(ctx context.Context) (err error) {
 	m.accounts = newAccountsFile(m.state)
 	m.accounts.tell = func(err error) { m.log.Warn("a mistake in the accounts", "error", err) }
 	if o, on := postgresOptions(m.cfg, m.state, m.log); on {
-		m.mirror = postgres.New(o)
+		m.mirror, m.shared = postgres.New(o), shared.NewOpener(o.URL, min(o.PoolSize, 4))
+		defer m.shared.Close()
+	}
+	var leased *shared.Queue
+	if m.leases {
+		if leased, err = m.openQueue(ctx); err != nil {
+			return err
+		}
+		m.cfg.MaxWorkers = max(m.cfg.MaxWorkers, m.cfg.WorkerConcurrency)
 	}
 	var opened atomic.Pointer[coordinator.Coordinator]
-	ctx, stop := m.signals(ctx, func() {
-		if c := opened.Load(); c != nil {
-			c.StopNow()
-		}
-	})
+	ctx, stop := m.signals(ctx, &opened)
 	defer stop()
 	c, err := m.open(ctx)
 	if err != nil {
 		return err
 	}
 	opened.Store(c)
-	return errors.Join(m.work(ctx, c), c.Close())
+	return errors.Join(m.work(ctx, c, leased), c.Close())
 }
 
 // Bounds of how a master ends.
@@ -228,19 +239,28 @@ const (
 	hurryLimit = 3 * time.Second  // for all, after the second signal
 )
 
-// signals returns a context that the first signal ends, and calls hurry at the second one. Soon after that, at the third one,
-// or if all takes too long, the program ends whatever hangs; the gates then end the agents, as when it is killed.
-func (m *master) signals(ctx context.Context, hurry func()) (context.Context, func()) {
+// signals returns a context that the first signal ends; the second one ends the runs at once. Soon after that, at the third one,
+// or if all takes too long, the program ends whatever hangs; the gates then end the agents, as when it is killed. A worker
+// lets its runs end for as long as they take, so it has one signal more.
+func (m *master) signals(ctx context.Context, opened *atomic.Pointer[coordinator.Coordinator]) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 3)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() { // ends with the program
+		if s := <-signals; m.leases && opened.Load() != nil {
+			m.log.Info("draining: nothing more begins, and the worker ends after its runs; a second signal gives them a grace time", "signal", s.String())
+			_ = opened.Load().Handover(ctx) // it cannot fail
+		} else {
+			signals <- s
+		}
 		m.log.Info("stopping: runs have a grace time, a second signal ends them at once", "signal", (<-signals).String())
 		cancel(task.ErrShutdown)
 		select {
 		case s := <-signals:
 			m.log.Warn("ending the runs at once", "signal", s.String())
-			hurry()
+			if c := opened.Load(); c != nil {
+				c.StopNow()
+			}
 			select {
 			case <-signals:
 			case <-time.After(hurryLimit):
@@ -341,6 +361,12 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 		return ""
 	}
 	config.FindSession = findSession
+	config.LeaseOf = func(id string) *task.Lease {
+		if m.worker == nil {
+			return nil
+		}
+		return m.worker.LeaseOf(id)
+	}
 	config.Recover = func(ctx context.Context, runDir, runID string) error {
 		if err := gate.Recover(ctx, runDir, runID); err != nil {
 			return err
@@ -499,8 +525,12 @@ func (l ledgers) Compact(ctx context.Context, olderThan time.Duration, b wire.Co
 }
 
 // roomsOf returns a coordinator, and what fires its schedules and keeps its due jobs, as what the API needs of them.
-func roomsOf(c *coordinator.Coordinator, schedules *schedule.Runner, room *due.Room, governed []memory.Governed) api.Rooms {
-	return api.Rooms{Master: ledgers{c, room}, Schedules: schedules, Jobs: &othersJobs{room, governed}}
+func roomsOf(c *coordinator.Coordinator, schedules *schedule.Runner, room *due.Room, governed []memory.Governed, tasks *shared.Opener) api.Rooms {
+	rooms := api.Rooms{Master: ledgers{c, room}, Schedules: schedules, Jobs: &othersJobs{room, governed}}
+	if tasks != nil { // else it would be a Shared that is no nil
+		rooms.Shared = tasks
+	}
+	return rooms
 }
 
 // runOf returns the function that looks for the run of a state directory that a process is part of.
@@ -512,7 +542,13 @@ func runOf(stateDir string, pid int) func() (string, error) {
 }
 
 // work listens, dispatches, and returns when both have ended.
-func (m *master) work(ctx context.Context, c *coordinator.Coordinator) (err error) {
+func (m *master) work(ctx context.Context, c *coordinator.Coordinator, leased *shared.Queue) (err error) {
+	wake := make(chan struct{}, 1)
+	if leased != nil {
+		if m.worker, err = m.newWorker(c, leased, wake); err != nil {
+			return err
+		}
+	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var notifier *notify.Notifier
@@ -595,7 +631,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) (err erro
 		return nil
 	}
 	given, _ := m.cfg.masterSettings()
-	server = api.NewServer(roomsOf(c, schedules, room, m.cfg.Governed), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage, Line: taskLine, Table: writeTasks})
+	server = api.NewServer(roomsOf(c, schedules, room, m.cfg.Governed, m.shared), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage, Line: taskLine, Table: writeTasks})
 	if m.wantsHTTP() {
 		answer := openHTTP()
 		ports.Go(func() { serveHTTP(serving, answer, openHTTP, func(err error) { noteHTTP("", err) }) })
@@ -622,6 +658,10 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator) (err erro
 	}
 	if notifier != nil {
 		followers.Go(func() { notifier.Run(following) })
+	}
+	if m.worker != nil {
+		followers.Go(func() { m.worker.Run(following) })
+		followers.Go(func() { m.shared.Listen(following, m.cfg.WorkerPoll, wake) })
 	}
 	followers.Go(func() { schedules.Run(following) })
 	followers.Go(func() { room.Run(following) })

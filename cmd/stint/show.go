@@ -30,6 +30,9 @@ type showOptions struct {
 func (a *app) showCommand() *cobra.Command {
 	o := &showOptions{}
 	c := command("show [OPTIONS] ID", "show a task: what was asked, what happened, the answer", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		if a.shared {
+			return a.showShared(c, args[0], o.withFiles)
+		}
 		return a.runShow(c.Context(), o, args[0])
 	}, a.completeIDs())
 	f := c.Flags()
@@ -42,7 +45,7 @@ func (a *app) showCommand() *cobra.Command {
 	exclusive(c, "prompt", "answer", "raw", "quiet")
 	exclusive(c, "json", "answer", "raw", "quiet")
 	exclusive(c, "with-files", "prompt", "answer", "raw", "quiet")
-	return c
+	return a.withShared(c, "a task of the shared queue", "quiet", "prompt", "run", "answer", "raw")
 }
 
 func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
@@ -376,7 +379,10 @@ func fileList(v *wire.TaskView) (text string) {
 }
 
 func (a *app) filesCommand() *cobra.Command {
-	return a.withJSON(command("files [OPTIONS] ID [PATH]", "list the files that were collected after a task, or print one", cobra.RangeArgs(1, 2), func(c *cobra.Command, args []string) error {
+	return a.withShared(a.withJSON(command("files [OPTIONS] ID [PATH]", "list the files that were collected after a task, or print one", cobra.RangeArgs(1, 2), func(c *cobra.Command, args []string) error {
+		if a.shared {
+			return a.showShared(c, args[0], len(args) > 1, args[1:]...)
+		}
 		view, err := a.task(c.Context(), args[0])
 		switch files := collectedFiles(&view, false); {
 		case err != nil:
@@ -397,5 +403,5 @@ func (a *app) filesCommand() *cobra.Command {
 			return nil
 		}
 		return printText(a.stdout, fileList(&view))
-	}, a.completeIDs()))
+	}, a.completeIDs())), "a task of the shared queue")
 }

@@ -13,9 +13,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"stint/coordinator/agent/claude"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/postgres/shared"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/state"
@@ -75,7 +78,16 @@ func readAtMost(r io.Reader, most int64) ([]byte, error) {
 }
 
 // runTasks submits tasks, many if they come as a list, and waits for them unless they are detached.
-func (a *app) runTasks(ctx context.Context, o *taskOptions, specs []task.TaskSpec, many bool) error {
+func (a *app) runTasks(c *cobra.Command, o *taskOptions, specs []task.TaskSpec, many bool) error {
+	ctx := c.Context()
+	if a.shared {
+		list, err := fromShared(a, c, func(q *shared.Queue, ctx context.Context) ([]shared.Task, error) { return q.Enqueue(ctx, specs) })
+		if err != nil {
+			return err
+		}
+		a.ids = true
+		return printTable(a, list, "", nil, nil, func(t shared.Task) (string, []string) { return t.ID, nil })
+	}
 	if o.dryRun {
 		return a.dryRun(ctx, specs, many)
 	}

@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -185,7 +186,7 @@ func (w *submitWorld) master() *client.Client {
 	all.Go(func() { check(w.B, w.c.Run(ctx)) })
 	socket := w.listen("m")
 	all.Go(func() {
-		check(w.B, api.NewServer(roomsOf(w.c, nil, nil, nil), api.Options{RunOf: func(pid int) func() (string, error) { return gate.RunOf(pid, func(string) bool { return false }) }}).Serve(ctx, socket))
+		check(w.B, api.NewServer(roomsOf(w.c, nil, nil, nil, nil), api.Options{RunOf: func(pid int) func() (string, error) { return gate.RunOf(pid, func(string) bool { return false }) }}).Serve(ctx, socket))
 	})
 	w.Cleanup(func() {
 		stop()
@@ -283,13 +284,21 @@ func startRiver(b *testing.B) *river {
 	if os.Getenv("STINT_BENCH_RIVER") == "" {
 		return nil
 	}
+	return startRiverAt(b, realServer(b).Database(b))
+}
+
+// realServer starts a server with the settings of a real one, which those of tests are not.
+func realServer(b *testing.B) *postgrestest.Server {
+	return postgrestest.Start(b, "fsync=on", "shared_buffers=128MB", "autovacuum=on")
+}
+
+// startRiverAt returns a river in an empty database.
+func startRiverAt(b *testing.B, url string) *river {
 	program := filepath.Join(b.TempDir(), "river")
 	if out, err := exec.Command("go", "build", "-C", "../../.tools/peers", "-o", program, "./river").CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
-	// The settings of a real server, which those of tests are not.
-	server := postgrestest.Start(b, "fsync=on", "shared_buffers=128MB", "autovacuum=on")
-	cmd := exec.Command(program, server.Database(b))
+	cmd := exec.Command(program, url)
 	cmd.Stderr = os.Stderr
 	orders, err := cmd.StdinPipe()
 	must(b, err)
@@ -319,12 +328,17 @@ func (r *river) batch(jobs int) time.Duration {
 }
 
 // ask has an order carried out, and gives how long that took.
-func (r *river) ask(order string) (took time.Duration) {
+func (r *river) ask(order string) time.Duration { return r.askAll(order)[0] }
+
+// askAll gives all times that an order is answered with.
+func (r *river) askAll(order string) (took []time.Duration) {
 	if _, err := fmt.Fprintln(r.orders, order); err != nil || !r.answers.Scan() {
 		r.Fatalf("%s: %v, %v", order, err, r.answers.Err())
 	}
-	if _, err := fmt.Sscan(r.answers.Text(), &took); err != nil {
-		r.Fatal(err)
+	for _, word := range strings.Fields(r.answers.Text()) {
+		n, err := strconv.ParseInt(word, 10, 64)
+		must(r.B, err)
+		took = append(took, time.Duration(n))
 	}
 	return took
 }

@@ -29,11 +29,14 @@ func (a *app) taskCommand() *cobra.Command {
 	})
 	c.Flags().BoolVarP(&o.detach, "detach", "d", false, "queue the task, print its id and go")
 	o.addFlags(a, c)
-	return c
+	return a.withShared(c, sharedTask, "dry-run")
 }
 
 func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 	a.quiet = a.ids
+	if a.shared && !o.detach {
+		return usage("stint enqueue --shared \"PROMPT\", then stint tasks get --shared ID", "stint task --shared cannot wait for the answer, which any machine may give")
+	}
 	if c.Flags().Changed("spec") {
 		if len(args) > 0 {
 			return usage(c.CommandPath()+" --help", "--spec has the prompts; %q is one too many", clip(args[0], 40))
@@ -56,7 +59,7 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 				return inSpecs(err, i, len(specs), many)
 			}
 		}
-		return a.runTasks(c.Context(), o, specs, many)
+		return a.runTasks(c, o, specs, many)
 	}
 	return a.runPrompt(c, o, args, "")
 }
@@ -80,7 +83,7 @@ func (a *app) runPrompt(c *cobra.Command, o *taskOptions, args []string, session
 	if err != nil {
 		return err
 	}
-	return a.runTasks(ctx, o, []task.TaskSpec{o.spec}, false)
+	return a.runTasks(c, o, []task.TaskSpec{o.spec}, false)
 }
 
 // nothingQueued is what Ctrl-C leaves behind while a prompt is read.

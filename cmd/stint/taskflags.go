@@ -103,6 +103,10 @@ func (o *taskOptions) promptArgs(c *cobra.Command, args []string) ([]string, err
 
 // place fills in a task's directory, agent and id, where neither options nor spec name them.
 func (a *app) place(o *taskOptions, s *task.TaskSpec) error {
+	s.Workspace = cmp.Or(s.Workspace, o.dir)
+	if a.shared { // nothing of this machine counts
+		return admission.CheckFields(s)
+	}
 	base, err := a.base()
 	if err != nil {
 		return err
@@ -113,7 +117,6 @@ func (a *app) place(o *taskOptions, s *task.TaskSpec) error {
 	if s.MaxIterations > 0 && s.VerifyCommand == "" {
 		a.hint("stint: --max-iterations has no effect without --verify\n")
 	}
-	s.Workspace = cmp.Or(s.Workspace, o.dir)
 	if s.Isolation != state.IsolationTemp || s.Workspace != "" {
 		s.Workspace, err = workspace(s.Workspace, base.WorkspaceRoot)
 	}
