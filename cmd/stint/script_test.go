@@ -72,6 +72,7 @@ func reportLeftOut() {
 	has("PostgreSQL", "", append(servers, "initdb")...)
 	has("Chromium", "STINT_TEST_CHROMIUM", chromiumNames...)
 	has("strace", "", "strace")
+	has("iproute2", "", "ip")
 	has("curl", "", "curl")
 	has("ripgrep", "", "rg")
 	has("nano", "", "nano")

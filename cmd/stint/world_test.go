@@ -148,10 +148,15 @@ func (w *world) start(args ...string) *life {
 // startUnder starts a master under the program and arguments of prefix.
 func (w *world) startUnder(prefix []string, args ...string) *life {
 	w.t.Helper()
+	return w.launch(slices.Concat(prefix, []string{w.self, "serve"}, args))
+}
+
+// launch starts a master by a whole command line.
+func (w *world) launch(argv []string) *life {
+	w.t.Helper()
 	log, err := os.CreateTemp(w.dir, "log")
 	must(w.t, err)
 	defer func() { _ = log.Close() }() // the master has it
-	argv := slices.Concat(prefix, []string{w.self, "serve"}, args)
 	l := &life{cmd: exec.Command(argv[0], argv[1:]...), log: log.Name(), gone: make(chan struct{})}
 	l.cmd.Env, l.cmd.Dir, l.cmd.Stderr = w.env, w.work, log
 	w.mu.Lock()
