@@ -1,12 +1,14 @@
-// River inserts jobs into the empty database of a URL, its one argument, and says how long that took. It is
-// what the benchmarks of submits and batches compare stint with, by turns in one run:
+// River inserts jobs into the empty database of a URL, its one argument, or works them, and says how long that took. It is
+// what the benchmarks of submits, batches and the shared queue compare stint with, by turns in one run:
 //
-//	STINT_BENCH_RIVER=1 go test -run '^$' -bench '^(BenchmarkSubmit|BenchmarkBatch)$' -benchtime 10x ./cmd/stint
+//	STINT_BENCH_RIVER=1 go test -run '^$' -bench '^(BenchmarkSubmit|BenchmarkBatch|BenchmarkShared)$' -benchtime 10x ./cmd/stint
 //
 // Each line of the standard input is an order, and is answered with a line that has the
 // nanoseconds it took: "insert CLIENTS EACH" lets so many clients insert one job after
 // the other; "many SIZE TIMES" and "fast SIZE TIMES" insert batches of a size, by
-// InsertMany and InsertManyFast.
+// InsertMany and InsertManyFast; "work SLOTS JOBS" works jobs that were inserted before and do nothing, from the
+// beginning of the first until the last is completed in the database. "wake PAUSE TIMES" inserts jobs into the idle queue,
+// so many milliseconds apart, and is answered with how long each took from before its insert until it began.
 package main
 
 import (
@@ -14,7 +16,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,31 +46,38 @@ func run(ctx context.Context) error {
 	}
 	defer pool.Close()
 	for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
-		begun := time.Now()
-		if err := obey(ctx, client, orders.Text()); err != nil {
+		took, err := obey(ctx, pool, client, orders.Text())
+		if err != nil {
 			return err
 		}
-		fmt.Println(time.Since(begun).Nanoseconds())
+		fmt.Println(strings.Trim(fmt.Sprint(took), "[]"))
 	}
 	return nil
 }
 
-// obey carries out one order.
-func obey(ctx context.Context, client *river.Client[pgx.Tx], order string) error {
+// obey carries out one order, and returns the nanoseconds that it took.
+func obey(ctx context.Context, pool *pgxpool.Pool, client *river.Client[pgx.Tx], order string) (took []int64, err error) {
 	var what string
 	var n, times int
 	if _, err := fmt.Sscan(order, &what, &n, &times); err != nil {
-		return fmt.Errorf("order %q: %w", order, err)
+		return nil, fmt.Errorf("order %q: %w", order, err)
 	}
+	begun := time.Now()
 	switch what {
 	case "insert":
-		return insert(ctx, client, n, times)
+		err = insert(ctx, client, n, times)
 	case "many":
-		return repeat(times, func() error { _, err := client.InsertMany(ctx, jobs(n)); return err })
+		err = repeat(times, func() error { _, err := client.InsertMany(ctx, jobs(n)); return err })
 	case "fast":
-		return repeat(times, func() error { _, err := client.InsertManyFast(ctx, jobs(n)); return err })
+		err = repeat(times, func() error { _, err := client.InsertManyFast(ctx, jobs(n)); return err })
+	case "wake":
+		return wake(ctx, pool, time.Duration(n)*time.Millisecond, times)
+	case "work":
+		return work(ctx, pool, client, n, times)
+	default:
+		err = fmt.Errorf("order %q is unknown", order)
 	}
-	return fmt.Errorf("order %q is unknown", order)
+	return []int64{time.Since(begun).Nanoseconds()}, err
 }
 
 // A job carries what the benchmarks' tasks do.
@@ -111,6 +122,75 @@ func repeat(times int, do func() error) error {
 		}
 	}
 	return nil
+}
+
+// A worker says when a job has begun, and does nothing else.
+type worker struct {
+	river.WorkerDefaults[job]
+	begun chan time.Time
+}
+
+// Work notes the time, unless there are as many that nobody has asked for.
+func (w *worker) Work(context.Context, *river.Job[job]) error {
+	select {
+	case w.begun <- time.Now():
+	default:
+	}
+	return nil
+}
+
+// newWorker returns a client that works, with the shortest cooldown there is; by default it fetches each 100 ms at most.
+func newWorker(pool *pgxpool.Pool, slots, poll int) (*worker, *river.Client[pgx.Tx], error) {
+	w, all := &worker{begun: make(chan time.Time, 1)}, river.NewWorkers()
+	river.AddWorker(all, w)
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: slots}}, Workers: all, Logger: slog.New(slog.DiscardHandler),
+		FetchCooldown: river.FetchCooldownMin, FetchPollInterval: time.Duration(poll) * time.Millisecond,
+	})
+	return w, client, err
+}
+
+// wake has a worker wait for each job. It listens: it polls no sooner than each second, as by default.
+func wake(ctx context.Context, pool *pgxpool.Pool, pause time.Duration, times int) (took []int64, err error) {
+	w, client, err := newWorker(pool, 8, 1000)
+	if err == nil {
+		err = client.Start(ctx)
+	}
+	for i := 0; i < times+5 && err == nil; i++ {
+		time.Sleep(pause)
+		inserted := time.Now()
+		if _, err = client.Insert(ctx, newJob(), nil); err == nil {
+			took = append(took, (<-w.begun).Sub(inserted).Nanoseconds())
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return took[5:], client.Stop(ctx) // the first ones find what has just begun
+}
+
+// work has a worker work jobs that were inserted before.
+func work(ctx context.Context, pool *pgxpool.Pool, inserter *river.Client[pgx.Tx], slots, times int) ([]int64, error) {
+	for left := times; left > 0; left -= 1000 {
+		if _, err := inserter.InsertMany(ctx, jobs(min(left, 1000))); err != nil {
+			return nil, err
+		}
+	}
+	w, client, err := newWorker(pool, slots, 1)
+	if err != nil {
+		return nil, err
+	}
+	completed, cancel := client.SubscribeConfig(&river.SubscribeConfig{ChanSize: times, Kinds: []river.EventKind{river.EventKindJobCompleted}})
+	defer cancel()
+	if err := client.Start(ctx); err != nil {
+		return nil, err
+	}
+	begun := <-w.begun
+	for range times {
+		<-completed
+	}
+	took := time.Since(begun).Nanoseconds()
+	return []int64{took}, client.Stop(ctx)
 }
 
 // poolSize is the number of connections with which 64 clients insert fastest here, of
