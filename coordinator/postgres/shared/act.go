@@ -96,7 +96,7 @@ func (q *Queue) Requeue(ctx context.Context, ref string) (t Task, err error) {
 	if err != nil {
 		return t, err
 	}
-	_, _ = q.pool.Exec(ctx, "SELECT pg_notify($1, '')", Channel) // else a poll finds it
+	q.tell()
 	return q.Get(ctx, id, false)
 }
 
@@ -104,7 +104,12 @@ func (q *Queue) Requeue(ctx context.Context, ref string) (t Task, err error) {
 func (q *Queue) readFiles(ctx context.Context, list []Task, contents bool) error {
 	place, ids := map[string]int{}, []string{}
 	for i, t := range list {
-		place[t.ID], ids = i, append(ids, t.ID)
+		if t.hasFiles {
+			place[t.ID], ids = i, append(ids, t.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
 	}
 	rows, _ := q.pool.Query(ctx, `SELECT task_id::text, path, is_input, coalesce(size_bytes, 0), coalesce(sha256, ''), coalesce(storage_url, ''),
 		CASE WHEN $2 THEN content END FROM task_files WHERE task_id = ANY($1::text[]::uuid[]) ORDER BY path`, ids, contents) // ForEachRow returns the error

@@ -18,6 +18,7 @@ type Opener struct {
 
 	lock chan struct{}    // has one while somebody opens it, whom others wait for until their contexts end
 	db   *server.Database // nil: it was not asked for yet, or could not be used
+	q    *Queue
 }
 
 // NewOpener returns an opener that has not connected. url and poolSize are those of [server.Connect].
@@ -47,7 +48,7 @@ func (o *Opener) open(ctx context.Context) (*server.Database, error) {
 		db.Close()
 		return nil, server.Explain(err, db.Target)
 	}
-	o.db = db
+	o.db, o.q = db, New(db.Pool)
 	return db, nil
 }
 
@@ -57,7 +58,7 @@ func (o *Opener) Do(ctx context.Context, do func(*Queue) error) error {
 	if err != nil {
 		return err
 	}
-	return server.Explain(do(New(db.Pool)), db.Target)
+	return server.Explain(do(o.q), db.Target)
 }
 
 // Listen sends to wake when the database says that something was queued or is to be canceled, and each time it has begun to listen, until ctx ends. Where
@@ -91,6 +92,7 @@ func (o *Opener) Close() {
 	o.lock <- struct{}{}
 	defer func() { <-o.lock }()
 	if o.db != nil {
+		o.q.tellers.Wait()
 		o.db.Close()
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,10 +17,15 @@ import (
 )
 
 // A Queue is the shared queue of a database. Its methods may be called by any goroutine; their errors are those of pgx, or *task.Error.
-type Queue struct{ pool *pgxpool.Pool }
+type Queue struct {
+	pool *pgxpool.Pool
+
+	inserting, untold atomic.Int64 // calls of Enqueue, and those that workers were not told of yet
+	tellers           sync.WaitGroup
+}
 
 // New returns the queue of a database whose schema was checked.
-func New(pool *pgxpool.Pool) *Queue { return &Queue{pool} }
+func New(pool *pgxpool.Pool) *Queue { return &Queue{pool: pool} }
 
 // Channel is where the database says that something was queued, or is to be canceled.
 const Channel = "stint_queue"
@@ -56,7 +64,8 @@ type Task struct {
 
 	Files []File `json:"files,omitempty" doc:"What came with it, and what was collected"`
 
-	wrong error // why its files cannot be read
+	hasFiles bool  // in a table of their own
+	wrong    error // why its files cannot be read
 }
 
 // A File goes with a shared task.
@@ -77,7 +86,8 @@ const since, until = "least(greatest(", ", '0001-01-01Z'), '9999-12-30Z')"
 const columns = `t.id::text, t.status, coalesce(t.tool, ''), coalesce(t.model, ''), coalesce(t.account, ''), t.tenant_id, t.queue, coalesce(t.session_key, ''),
 	coalesce(t.label, ''), t.priority, coalesce(left(t.prompt, 1048577), ''), t.input_files, t.output_spec, coalesce(t.verify_command, ''), t.extra, coalesce(t.idempotency_key, ''),
 	t.attempt, t.retries, t.max_attempts, coalesce(t.leased_by, ''), coalesce(t.worker_host, ''), ` + since + `t.lease_expires_at` + until + `, ` + since + `t.scheduled_at` + until + `, ` + since + `t.next_attempt_at` + until + `,
-	coalesce(t.answer, ''), coalesce(t.error_message, ''), coalesce(t.reason, ''), ` + since + `t.created_at` + until + `, ` + since + `t.started_at` + until + `, ` + since + `t.finished_at` + until
+	coalesce(t.answer, ''), coalesce(t.error_message, ''), coalesce(t.reason, ''), ` + since + `t.created_at` + until + `, ` + since + `t.started_at` + until + `, ` + since + `t.finished_at` + until + `,
+	EXISTS (SELECT FROM task_files f WHERE f.task_id = t.id)`
 
 // scan reads a row of columns. A value that is no list of files, or of paths, is the task's own fault: see Task.wrong.
 func scan(row pgx.CollectableRow) (t Task, err error) {
@@ -85,7 +95,7 @@ func scan(row pgx.CollectableRow) (t Task, err error) {
 	err = row.Scan(&t.ID, &t.Status, &t.Tool, &t.Model, &t.Account, &t.TenantID, &t.Queue, &t.SessionKey, &t.Label, &t.Priority, &t.Prompt,
 		&inputs, &outputs, &t.VerifyCommand, &extra, &t.IdempotencyKey, &t.Attempt, &t.Retries, &t.MaxAttempts, &t.LeasedBy, &t.WorkerHost,
 		&t.LeaseExpiresAt, &t.ScheduledAt, &t.NextAttemptAt,
-		&t.Answer, &t.Error, &t.Reason, &t.CreatedAt, &t.StartedAt, &t.FinishedAt)
+		&t.Answer, &t.Error, &t.Reason, &t.CreatedAt, &t.StartedAt, &t.FinishedAt, &t.hasFiles)
 	var files []struct {
 		Name    string
 		Content *string
@@ -111,21 +121,39 @@ func scan(row pgx.CollectableRow) (t Task, err error) {
 	return t, err
 }
 
-// insert makes rows of tasks as JSON has them, and returns those that are new.
+// tell has workers look at the queue, soon: a transaction with a notification holds a lock until it is on the disk, so that no two
+// share a sync, and those who queue tasks at the same time share a notification after it.
+func (q *Queue) tell() {
+	if q.untold.Add(1) > 1 {
+		return // who tells now does so again
+	}
+	q.tellers.Go(func() {
+		for n := q.untold.Load(); n > 0; n = q.untold.Add(-n) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			_, _ = q.pool.Exec(ctx, "SELECT pg_notify($1, '')", Channel) // else a poll finds it
+			cancel()
+		}
+	})
+}
+
+// insert makes rows of tasks as JSON has them, and returns those that are new. Workers are told by itself or by [Queue.tell], and not by the trigger.
 const insert = `WITH given AS (
-		SELECT * FROM jsonb_to_recordset($1) AS g(id uuid, tool text, model text, account text, "tenantId" text, queue text, "sessionKey" text, label text, priority int, prompt text,
+		SELECT * FROM json_to_recordset($1) AS g(id uuid, tool text, model text, account text, "tenantId" text, queue text, "sessionKey" text, label text, priority int, prompt text,
 			"outputSpec" jsonb, "verifyCommand" text, extra jsonb, "idempotencyKey" text, "maxAttempts" int, "scheduledAt" timestamptz, files jsonb)
 	), made AS (
 		INSERT INTO tasks (id, tool, model, account, tenant_id, queue, session_key, label, priority, prompt, input_files, output_spec, verify_command, extra, idempotency_key, max_attempts, scheduled_at)
 		SELECT id, tool, model, account, "tenantId", queue, "sessionKey", label, priority, prompt,
-			coalesce((SELECT jsonb_agg(jsonb_build_object('name', f->>'path', 'size', f->'size', 'sha256', f->>'sha256')) FROM jsonb_array_elements(files) f), '[]'),
+			CASE WHEN files IS NULL THEN '[]' ELSE (SELECT jsonb_agg(jsonb_build_object('name', f->>'path', 'size', f->'size', 'sha256', f->>'sha256')) FROM jsonb_array_elements(files) f) END,
 			coalesce("outputSpec", '[]'), "verifyCommand", coalesce(extra, '{}'), "idempotencyKey", "maxAttempts", greatest("scheduledAt", now())
-		FROM given ON CONFLICT DO NOTHING RETURNING id, scheduled_at, created_at
-	), stored AS (
+		FROM given, (SELECT set_config('stint.tells', 'no', TRUE), CASE WHEN $2 THEN pg_notify('stint_queue', '')::text END) told
+		ON CONFLICT DO NOTHING RETURNING id, scheduled_at, created_at
+	) SELECT id::text, scheduled_at, created_at FROM made`
+
+// insertFiles is insert for tasks that have files.
+var insertFiles = strings.Replace(insert, ") SELECT id::text", `), stored AS (
 		INSERT INTO task_files (task_id, path, is_input, content, size_bytes, sha256)
 		SELECT id, f->>'path', TRUE, decode(f->>'content', 'base64'), (f->>'size')::bigint, f->>'sha256' FROM given JOIN made USING (id), jsonb_array_elements(files) f
-	)
-	SELECT id::text, scheduled_at, created_at FROM made`
+	) SELECT id::text`, 1)
 
 // Enqueue queues tasks, all or none, and returns them as they are. One whose id or idempotency key is known is the
 // task that is there already; the same key with another body is a conflict.
@@ -154,8 +182,14 @@ func (q *Queue) Enqueue(ctx context.Context, specs []task.TaskSpec) (list []Task
 	if err != nil {
 		return nil, err
 	}
+	sql := insert
+	if slices.ContainsFunc(list, func(t Task) bool { return len(t.Files) > 0 }) {
+		sql = insertFiles
+	}
+	isAlone := q.inserting.Add(1) == 1
+	defer q.inserting.Add(-1)
 	add := func(db schema.Querier) error {
-		rows, _ := db.Query(ctx, insert, text) // ForEachRow returns the error
+		rows, _ := db.Query(ctx, sql, text, isAlone) // ForEachRow returns the error
 		var made Task
 		fresh := map[string]Task{}
 		if _, err := pgx.ForEachRow(rows, []any{&made.ID, &made.ScheduledAt, &made.CreatedAt}, func() error { fresh[made.ID] = made; return nil }); err != nil {
@@ -179,7 +213,12 @@ func (q *Queue) Enqueue(ctx context.Context, specs []task.TaskSpec) (list []Task
 		return nil
 	}
 	if len(list) == 1 { // one statement is one transaction
-		return list, add(q.pool)
+		err = add(q.pool)
+	} else {
+		err = pgx.BeginFunc(ctx, q.pool, func(tx pgx.Tx) error { return add(tx) })
 	}
-	return list, pgx.BeginFunc(ctx, q.pool, func(tx pgx.Tx) error { return add(tx) })
+	if err == nil && !isAlone {
+		q.tell()
+	}
+	return list, err
 }

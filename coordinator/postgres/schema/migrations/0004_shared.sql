@@ -22,6 +22,12 @@ CREATE INDEX idx_tasks_fetch ON tasks (priority DESC, created_at, id) WHERE host
 CREATE INDEX idx_tasks_lease ON tasks (lease_expires_at) WHERE host IS NULL AND status IN ('leased', 'running');
 CREATE INDEX idx_tasks_session ON tasks (session_key, created_at) WHERE host IS NULL AND session_key IS NOT NULL;
 
+-- What is not there needs no place in an index, each time that a row is written.
+DROP INDEX idx_tasks_idempotency_key;
+DROP INDEX idx_tasks_host_idempotency_key;
+CREATE UNIQUE INDEX idx_tasks_idempotency_key ON tasks (idempotency_key) WHERE host IS NULL AND idempotency_key IS NOT NULL;
+CREATE UNIQUE INDEX idx_tasks_host_idempotency_key ON tasks (host, idempotency_key) WHERE host IS NOT NULL;
+
 -- One at a time in a session, whatever workers and people do at the same moment. So far no worker of ours has one.
 UPDATE tasks SET status = 'queued' WHERE host IS NULL AND session_key IS NOT NULL AND status IN ('leased', 'running');
 CREATE UNIQUE INDEX idx_tasks_session_lease ON tasks (session_key) WHERE host IS NULL AND status IN ('leased', 'running');
@@ -38,7 +44,7 @@ END $$;
 CREATE TRIGGER output_files BEFORE INSERT ON tasks FOR EACH ROW
     WHEN (NEW.host IS NULL AND NEW.output_files IS NOT NULL) EXECUTE FUNCTION stint_output_files();
 
--- Workers wake up when something was queued, however it came to be.
+-- Workers wake up when something was queued, however it came to be. Who sets stint.tells to no notifies them himself.
 CREATE OR REPLACE FUNCTION stint_notify_queue() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM new_tasks WHERE host IS NULL AND status = 'queued') THEN
@@ -47,7 +53,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER notify_queue AFTER INSERT ON tasks REFERENCING NEW TABLE AS new_tasks
-    FOR EACH STATEMENT EXECUTE FUNCTION stint_notify_queue();
+    FOR EACH STATEMENT WHEN (current_setting('stint.tells', TRUE) IS DISTINCT FROM 'no') EXECUTE FUNCTION stint_notify_queue();
 
 COMMENT ON COLUMN tasks.host IS 'Whose ledger has the task. NULL: it is in the shared queue.';
 COMMENT ON COLUMN tasks.output_files IS 'Taken for output_spec when a task is queued; NULL afterwards.';
