@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -12,11 +13,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"stint/coordinator"
 	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/postgres/shared"
 	"stint/coordinator/postgres/tables"
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
-	"stint/state"
 )
 
 // BenchmarkShared is the shared queue by turns with River on the same server, if STINT_BENCH_RIVER is set: what is queued in a
@@ -96,14 +98,12 @@ type sharedWorld struct {
 	river  *river // nil: it is not compared with
 }
 
-const sharedAccount = "codex-main"
-
 func newSharedWorld(b *testing.B, server *postgrestest.Server) *sharedWorld {
 	url := server.Database(b)
 	w := &sharedWorld{B: b, opener: shared.NewOpener(func() (string, error) { return url, nil }, 20)}
 	b.Cleanup(w.opener.Close)
 	w.do(func(q *shared.Queue) error {
-		return q.AddAccount(context.Background(), shared.Account{ID: sharedAccount, Tool: "codex", Max: 1000})
+		return q.AddAccount(context.Background(), shared.Account{ID: "codex", Tool: "codex", Max: 1000})
 	})
 	if os.Getenv("STINT_BENCH_RIVER") != "" {
 		w.river = startRiverAt(b, server.Database(b))
@@ -158,99 +158,66 @@ func (w *sharedWorld) work(slots, tasks int) time.Duration {
 	return time.Since(begun)
 }
 
-// An instantMaster is a master whose agents end as soon as they begin, and the store of its worker.
-type instantMaster struct {
+// A benchWorker is a worker whose agents end as soon as they begin, with a master and a ledger of its own.
+type benchWorker struct {
 	*shared.Queue
-	slots    int
-	begun    chan time.Time // the first one that nobody has asked for yet
-	finished chan int
-	changes  chan *task.Change
+	begun    chan time.Time // of the last agent that nobody has asked for yet
+	finished chan int       // tasks whose ends were written
 	stop     func()
-
-	mu    sync.Mutex
-	twins map[string]*task.TaskRecord
 }
 
-func (w *sharedWorld) startWorker(slots int) *instantMaster {
-	m := &instantMaster{slots: slots, begun: make(chan time.Time, 1), finished: make(chan int, 1<<16), changes: make(chan *task.Change, 1<<16), twins: map[string]*task.TaskRecord{}}
+func (w *sharedWorld) startWorker(slots int) *benchWorker {
+	m := &benchWorker{begun: make(chan time.Time, 1), finished: make(chan int, 1<<16)}
 	w.do(func(q *shared.Queue) error { m.Queue = q; return nil })
-	maker := tables.Maker{Host: "bench", InlineThreshold: 1 << 20, OutputLimit: 10_000, MaxAttempts: 3, RunDir: func(string) string { return os.DevNull }}
-	wake, drain := make(chan struct{}, 1), make(chan struct{})
-	worker := shared.NewWorker(shared.Options{
+	dir, wake := w.TempDir(), make(chan struct{}, 1)
+	var worker *shared.Worker
+	c, err := coordinator.Open(queue.Config{
+		StateDir: filepath.Join(dir, "state"), WorkDir: filepath.Join(dir, "work"), WorkspaceRoot: dir, LeaseOf: func(id string) *task.Lease { return worker.LeaseOf(id) },
+		Agents: map[string]task.Agent{"codex": m}, DefaultAgent: func([]string) string { return "codex" },
+		WorkspaceSettings: queue.WorkspaceSettings{MaxAttempts: 3, Timeout: time.Minute, ResumePolicy: "auto"},
+		MaxWorkers:        slots, MaxRetries: 5, BackoffBase: time.Minute, BackoffMax: time.Minute, MaxLimitWait: time.Hour,
+		Grace: time.Second, SessionLockTimeout: time.Second, HeartbeatInterval: time.Hour, ResumeMissing: "new",
+	})
+	must(w.B, err)
+	maker := tables.Maker{Host: "bench", InlineThreshold: 1 << 20, OutputLimit: 10_000, MaxAttempts: 3, RunDir: c.RunDir}
+	worker = shared.NewWorker(shared.Options{
 		Holder: shared.Holder{Worker: uuid.New(), Host: "bench", TTL: 90 * time.Second}, Renew: 30 * time.Second, Poll: time.Second, Processes: slots, Margin: 10 * time.Second,
-		Rows: maker.Of, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	}, m, m, wake, drain)
+		Rows: maker.Of, Accounts: func(context.Context) ([]string, error) { return []string{"codex"}, nil }, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}, m, c, wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	listens := make(chan struct{})
-	var once sync.Once
+	all.Go(func() { w.opener.Listen(ctx, time.Second, wake) })
+	<-wake // it listens
+	all.Go(func() { check(w.B, c.Run(ctx)) })
+	worked := make(chan struct{})
 	all.Go(func() {
-		w.opener.Listen(ctx, time.Second, func() {
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
-			once.Do(func() { close(listens) })
-		})
+		defer close(worked)
+		worker.Run(context.Background())
 	})
-	<-listens
-	all.Go(func() { worker.Run(ctx) })
 	m.stop = sync.OnceFunc(func() {
-		close(drain)
+		check(w.B, c.Handover(ctx))
+		<-worked
 		cancel()
 		all.Wait()
+		check(w.B, c.Close())
 	})
 	return m
 }
 
+// Run is the agent.
+func (m *benchWorker) Run(context.Context, task.Turn, func(task.Event)) task.Outcome {
+	select {
+	case m.begun <- time.Now():
+	default:
+	}
+	return task.Outcome{Result: "done"}
+}
+
 // Finish counts what is written.
-func (m *instantMaster) Finish(ctx context.Context, ended []shared.Ended) error {
+func (m *benchWorker) Finish(ctx context.Context, ended []shared.Ended) error {
 	err := m.Queue.Finish(ctx, ended)
 	if err == nil {
 		m.finished <- len(ended)
 	}
 	return err
 }
-
-// Submit runs a task that ends at once.
-func (m *instantMaster) Submit(_ context.Context, s task.TaskSpec) (state.Task, error) {
-	now, exit := time.Now(), 0
-	select {
-	case m.begun <- now:
-	default:
-	}
-	run := uuid.Must(uuid.NewV7()).String()
-	t := state.Task{
-		ID: s.ID, Status: state.Running, Agent: s.Agent, Account: s.Account, Prompt: s.Prompt, Label: s.Label, RunID: run,
-		IdempotencyKey: state.GivenKey(s.IdempotencyKey), CreatedAt: now, UpdatedAt: now, StartedAt: now,
-	}
-	m.changes <- &task.Change{Task: t}
-	t.Status, t.Result, t.ExitCode = state.Done, "done", &exit
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.twins[s.ID] = &task.TaskRecord{Task: t, Runs: []task.TaskRun{{RunID: run, Attempt: 1, Agent: s.Agent, StartedAt: now, EndedAt: now, ExitCode: &exit}}}
-	m.changes <- &task.Change{Task: t}
-	return t, nil
-}
-
-// Cancel has nothing to end.
-func (m *instantMaster) Cancel(_ context.Context, id, _ string) (state.Task, error) {
-	r, err := m.TaskRecord(id)
-	return r.Task, err
-}
-
-// TaskRecord returns a twin.
-func (m *instantMaster) TaskRecord(id string) (task.TaskRecord, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return *m.twins[id], nil
-}
-
-// TwinOf finds none: each worker begins with an empty ledger.
-func (m *instantMaster) TwinOf(string) (t state.Task, ok bool) { return t, false }
-
-// Subscribe returns the changes of all.
-func (m *instantMaster) Subscribe(int) (<-chan *task.Change, func()) { return m.changes, func() {} }
-
-// Room is as many as there are slots.
-func (m *instantMaster) Room() map[string]int { return map[string]int{sharedAccount: m.slots} }
