@@ -91,7 +91,7 @@ type Worker struct {
 	leases   map[string]*lease    // by twin; Run's goroutine's, as are these
 	accounts []string             // for which it leases
 	cools    map[string]time.Time // until when it has told that they are rate-limited
-	isMore   bool                 // the store may have more than was asked for
+	dry      map[string]bool      // accounts for which the store had less than was asked for, and nothing has happened since
 	isEnding bool                 // its master has ended: nothing may take long
 	trouble  string               // what went wrong the last time; "": nothing
 	cancels  sync.WaitGroup
@@ -105,7 +105,7 @@ func NewWorker(o Options, s Store, m Master, wake <-chan struct{}) *Worker {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Worker{o: o, store: s, master: m, wake: wake, leases: map[string]*lease{}, cools: map[string]time.Time{}, until: map[string]*task.Lease{}}
+	return &Worker{o: o, store: s, master: m, wake: wake, leases: map[string]*lease{}, cools: map[string]time.Time{}, dry: map[string]bool{}, until: map[string]*task.Lease{}}
 }
 
 // LeaseOf returns the lease under which a twin may run; nil if there is none any more. It may be called by any goroutine.
@@ -125,7 +125,6 @@ func (w *Worker) Run(ctx context.Context) {
 	changes, cancel := w.master.Subscribe(manyChanges)
 	defer func() { cancel() }()
 	var renewed, polled time.Time
-	w.isMore = true
 	for taken, isTold := false, false; ; {
 		isLeaving := w.master.IsLeaving()
 		if isLeaving && !isTold { // in its next beat
@@ -157,11 +156,12 @@ func (w *Worker) Run(ctx context.Context) {
 			if isDue && isUp {
 				isUp = w.try("reclaim leases that are over", func(ctx context.Context) error { _, err := w.store.Reclaim(ctx); return err })
 			}
-			if isUp && !isLeaving && (w.isMore || isDue) {
-				w.poll()
-			}
 			if isDue {
+				clear(w.dry)
 				polled = w.o.Now()
+			}
+			if isUp && !isLeaving {
+				w.poll()
 			}
 		} else if w.isEnding {
 			return
@@ -170,7 +170,7 @@ func (w *Worker) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-w.wake:
-			w.isMore = true
+			clear(w.dry)
 		case <-timer.C:
 		case c, ok := <-changes:
 			for ok && c != nil { // all that there are, so that they share what is written of them
@@ -244,9 +244,6 @@ func (w *Worker) poll() {
 			slots--
 		}
 	}
-	if w.isMore = false; slots <= 0 {
-		return
-	}
 	for _, account := range w.accounts {
 		room, cool := w.master.Room(account)
 		if !cool.Equal(w.cools[account]) && w.try("say how long an account is rate-limited", func(ctx context.Context) error {
@@ -260,7 +257,7 @@ func (w *Worker) poll() {
 			}
 		}
 		most := min(slots, room)
-		if most <= 0 {
+		if most <= 0 || w.dry[account] {
 			continue
 		}
 		until := w.o.Now().Add(w.o.TTL - w.o.Margin)
@@ -272,7 +269,7 @@ func (w *Worker) poll() {
 			return
 		}
 		slots -= len(list)
-		w.isMore = w.isMore || len(list) == most
+		w.dry[account] = len(list) < most
 		var all sync.WaitGroup
 		for i := range list {
 			l := &lease{Claim: Claim{list[i].ID, list[i].Attempt}, account: account, twin: newID(), until: task.NewLease(until), status: state.Queued}
@@ -364,6 +361,7 @@ func (w *Worker) report() {
 		}
 	}
 	if len(ended) > 0 && w.try("hand over results", func(ctx context.Context) error { return w.store.Finish(ctx, ended) }) {
+		clear(w.dry) // a permit is free, and the next task of a session may begin
 		for _, l := range w.leases {
 			if slices.ContainsFunc(ended, func(e Ended) bool { return e.Claim == l.Claim }) {
 				w.forget(l)
