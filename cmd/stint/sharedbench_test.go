@@ -81,7 +81,7 @@ func BenchmarkShared(b *testing.B) {
 	})
 	for _, slots := range []int{8, 100} {
 		b.Run(fmt.Sprint("work/slots=", slots), func(b *testing.B) {
-			tasks := 250 * slots
+			tasks := 100 * slots
 			if slots > 8 {
 				tasks = 50 * slots
 			}

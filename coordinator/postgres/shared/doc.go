@@ -10,7 +10,7 @@
 // not renewed in time ends by the database's clock alone ([Queue.Reclaim]), and the task is queued again, or is a dead letter if
 // all its attempts were lost so.
 //
-// How many tasks an account may run is the number of its live leases, counted while its row is locked; it is stored nowhere.
+// How many tasks an account may run is the number of its live leases, counted under a lock; it is stored nowhere.
 //
 // # How a leased task runs
 //

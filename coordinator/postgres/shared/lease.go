@@ -30,7 +30,7 @@ const (
 
 	home = `(SELECT s.worker_host FROM tasks s WHERE s.host IS NULL AND s.session_key = t.session_key AND s.worker_host IS NOT NULL ORDER BY s.started_at DESC LIMIT 1)`
 
-	// The row of the account is locked by the statement before, so nobody else counts now. ARRAY lets the planner expect few rows, however
+	// The account is locked by the statement before, so nobody else counts now. ARRAY lets the planner expect few rows, however
 	// many wait. An attempt that another program set as high as it can be begins again.
 	leaseSQL = `WITH room AS (
 			SELECT a.id, a.tool, least(@most, a.max_concurrency - (SELECT count(*) FROM tasks l WHERE l.leased_by = a.id AND l.status IN ('leased', 'running'))) AS free
@@ -54,7 +54,7 @@ func (q *Queue) Lease(ctx context.Context, h Holder, account string, most int, f
 	var b pgx.Batch
 	b.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")                                                             // as the count of leases is to see what was committed last
 	b.Queue("SELECT set_config('jit', 'off', TRUE), set_config('plan_cache_mode', 'force_generic_plan', TRUE)") // both take longer than the query
-	b.Queue("SELECT FROM accounts WHERE id = $1 FOR UPDATE", account)
+	b.Queue("SELECT pg_advisory_xact_lock(hashtextextended('stint account ' || $1, 0))", account) // a row's lock would be written to the disk, though nothing waits
 	b.Queue(leaseSQL, pgx.NamedArgs{"account": account, "most": most, "worker": h.Worker, "host": h.Host, "ttl": h.TTL, "tenant": f.TenantID, "queue": f.Queue}).Query(func(rows pgx.Rows) error {
 		list, err = pgx.CollectRows(rows, scan)
 		return err
@@ -106,8 +106,10 @@ func (q *Queue) Renew(ctx context.Context, h Holder, claims []Claim) (map[Claim]
 
 // Start notes that the agents of leases have begun.
 func (q *Queue) Start(ctx context.Context, claims []Claim) error {
-	_, err := q.pool.Exec(ctx, `UPDATE tasks t SET status = 'running', updated_at = now() WHERE `+held, argsOf(claims, pgx.NamedArgs{}))
-	return err
+	var b pgx.Batch
+	b.Queue("SELECT set_config('synchronous_commit', 'off', TRUE)") // if a crash of the server forgets it, the lease is there all the same
+	b.Queue(`UPDATE tasks t SET status = 'running', updated_at = now() WHERE `+held, argsOf(claims, pgx.NamedArgs{}))
+	return q.pool.SendBatch(ctx, &b).Close()
 }
 
 // GiveBack ends leases whose tasks are to be queued again at once. By no fault of theirs, if nothing of them had begun: that is no attempt.
