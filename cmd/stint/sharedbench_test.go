@@ -83,7 +83,7 @@ func BenchmarkShared(b *testing.B) {
 		b.Run(fmt.Sprint("work/slots=", slots), func(b *testing.B) {
 			tasks := 100 * slots
 			if slots > 8 {
-				tasks = 50 * slots
+				tasks = 10 * slots
 			}
 			w := newSharedWorld(b, server)
 			w.compare(tasks, func() time.Duration { return w.work(slots, tasks) }, fmt.Sprint("work ", slots, " ", tasks))
@@ -111,7 +111,9 @@ func newSharedWorld(b *testing.B, server *postgrestest.Server) *sharedWorld {
 	return w
 }
 
-func (w *sharedWorld) do(do func(q *shared.Queue) error) { check(w.B, w.opener.Do(context.Background(), do)) }
+func (w *sharedWorld) do(do func(q *shared.Queue) error) {
+	check(w.B, w.opener.Do(context.Background(), do))
+}
 
 func (w *sharedWorld) enqueue(n int) {
 	specs := slices.Repeat([]task.TaskSpec{{Prompt: "Fix the flaky login test.\n\nKeep the diff small.", Label: "bench"}}, n)

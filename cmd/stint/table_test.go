@@ -61,6 +61,7 @@ var suites = [][4]string{
 	{"./ledger/journal", "Append/.*/sync=0s/waiters=256", "1s", ""},
 	{"./memory", "Search", "1s", "Search/1000_files/(few|very_many)_hits"},
 	{"./cmd/stint", "Start$|CodexTurn|Commands|Submit$|Batch$", "1s", "Commands/tasks=10000$"},
+	{"./cmd/stint", "Shared$", "5x", ""},
 	{"./cmd/stint", "Growth|Waiting|TinyTask|Thinking", "1x", "Growth|TinyTask|Thinking"},
 }
 
@@ -92,6 +93,13 @@ var goals = []goal{
 	{"POST of a task, p99", one("Submit p99-ms"), false, 12, "ms", 0},
 	{"batch of 10,000 in the master", one("Batch x-river"), true, 1.6, "x River", 0},
 	{"batch of 10,000 over the socket", over("Batch socket/s", "Batch river/s"), true, 1.2, "x River", 0},
+	{"shared queue: insert, 8 clients", one("Shared/insert/clients=8 x-river"), true, 1, "x River", 0},
+	{"shared queue: insert, batches of 100", one("Shared/insert/batch=100 x-river"), true, 1, "x River", 0},
+	{"shared queue: insert, batches of 1,000", one("Shared/insert/batch=1000 x-river"), true, 1, "x River", 0},
+	{"shared queue: queued to begun, p50", one("Shared/wake x-river-p50"), true, 1, "x River", 0},
+	{"shared queue: queued to begun, p99", one("Shared/wake x-river-p99"), true, 1, "x River", 0},
+	{"shared queue: runs of nothing, 8 slots", one("Shared/work/slots=8 x-river"), true, 0.25, "x River", 0},
+	{"shared queue: runs of nothing, 100 slots", one("Shared/work/slots=100 x-river"), true, 0.25, "x River", 0},
 	{"append, 256 waiters", over("Append/log/sync=0s/waiters=256 records/s", "Append/bare/sync=0s/waiters=256 records/s"), true, 0.55, "x group commit", 0},
 	{"8 agents that only think", one("Thinking core-%"), false, 0.3, "% of a core", 2},
 	{"8 agents that only think", one("Thinking switches/s/agent"), false, 10, "switches/s each", 30},

@@ -54,7 +54,7 @@ func (q *Queue) Lease(ctx context.Context, h Holder, account string, most int, f
 	var b pgx.Batch
 	b.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")                                                             // as the count of leases is to see what was committed last
 	b.Queue("SELECT set_config('jit', 'off', TRUE), set_config('plan_cache_mode', 'force_generic_plan', TRUE)") // both take longer than the query
-	b.Queue("SELECT pg_advisory_xact_lock(hashtextextended('stint account ' || $1, 0))", account) // a row's lock would be written to the disk, though nothing waits
+	b.Queue("SELECT pg_advisory_xact_lock(hashtextextended('stint account ' || $1, 0))", account)               // a row's lock would be written to the disk, though nothing waits
 	b.Queue(leaseSQL, pgx.NamedArgs{"account": account, "most": most, "worker": h.Worker, "host": h.Host, "ttl": h.TTL, "tenant": f.TenantID, "queue": f.Queue}).Query(func(rows pgx.Rows) error {
 		list, err = pgx.CollectRows(rows, scan)
 		return err

@@ -236,7 +236,7 @@ func (w *Worker) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// poll takes what there is room for. Once in a while it reclaims, too.
+// poll takes what there is room for.
 func (w *Worker) poll() {
 	slots := w.o.Processes
 	for _, l := range w.leases {
