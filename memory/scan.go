@@ -307,14 +307,16 @@ func (c *collector) match(text []byte) (f found) {
 		}
 	}
 	low := strings.ToLower(string(text))
-	var places [maxTerms]int
+	place := 0 // of the term that counts most
 	for i := range c.terms {
 		at := strings.Index(low, c.terms[i].Text)
 		if at < 0 {
 			continue
 		}
+		if f.terms == 0 {
+			place = at
+		}
 		f.terms |= 1 << i
-		places[i] = at
 		if begins(low, c.terms[i].Text, at) {
 			f.starts |= 1 << i
 		}
@@ -322,26 +324,8 @@ func (c *collector) match(text []byte) (f found) {
 	if f.terms == 0 || bytes.IndexByte(text, 0) >= 0 {
 		return found{}
 	}
-	if len(text) > maxText && len(low) != len(text) {
-		for i := range places {
-			places[i] = placeIn(text, places[i])
-		}
-	}
-	f.text = strings.TrimSpace(strings.TrimPrefix(excerpt(text, f.terms, &places), "\ufeff"))
+	f.text = strings.TrimSpace(strings.TrimPrefix(excerpt(text, low[:place]), "\ufeff"))
 	return f
-}
-
-// placeIn returns the place in a text that stands for one in the same text in lower case,
-// in which some characters are longer or shorter.
-func placeIn(text []byte, place int) int {
-	low := 0
-	for i, r := range string(text) {
-		if low >= place {
-			return i
-		}
-		low += utf8.RuneLen(unicode.ToLower(r))
-	}
-	return len(text)
 }
 
 // begins reports whether a term stands at the beginning of a word in low, where it
@@ -364,33 +348,19 @@ func begins(low, term string, at int) bool {
 	return false
 }
 
-// excerpt returns the text of a line, of a long one the part with the most terms.
-func excerpt(text []byte, terms uint64, places *[maxTerms]int) string {
+// excerpt returns the text of a line, of a long one the part around what stands behind before, which is in
+// lower case: there letters may have other lengths, but are as many.
+func excerpt(text []byte, before string) string {
 	if len(text) <= maxText {
 		return strings.ToValidUTF8(string(text), "\ufffd")
 	}
-	begin, most := 0, 0
-	for i := range maxTerms {
-		if terms>>i&1 == 0 {
-			continue
-		}
-		here := 0
-		for j := range maxTerms {
-			if d := places[j] - places[i]; terms>>j&1 == 1 && d >= 0 && d < maxText*3/4 {
-				here++
-			}
-		}
-		if from := max(0, places[i]-maxText/8); here > most || here == most && from < begin {
-			begin, most = from, here
-		}
+	begin := max(0, utf8.RuneCountInString(before)-maxText/8)
+	s := strings.TrimSpace(string([]rune(string(text))[begin:]))
+	if len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "") + "…"
 	}
-	part := text[begin:min(begin+maxText, len(text))]
-	s := strings.TrimSpace(strings.ToValidUTF8(string(part), ""))
 	if begin > 0 {
 		s = "…" + s
-	}
-	if begin+maxText < len(text) {
-		s += "…"
 	}
 	return s
 }
