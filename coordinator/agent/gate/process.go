@@ -49,6 +49,9 @@ type runRecord struct {
 	Cgroup    hold.Cgroup `json:"cgroup,omitempty"` // where the gate makes one if it can
 	Argv      []string    `json:"argv"`             // for people
 	Env       []string    `json:"env"`              // names
+
+	dir    string    // of the run; these two are for its end
+	gentle time.Time // until then the gate may end the run by itself
 }
 
 // isGone reports an error that says that a file of the run is not there: it never was, or

@@ -54,34 +54,22 @@ func unproved(runID string, err error) error {
 
 // end ends what is left of a run of this boot; see [Recover].
 func (rec *runRecord) end(ctx context.Context, runDir string) error {
-	t := &tree{
-		dir: runDir, mark: EnvRunID + "=" + rec.RunID, gentle: time.Now().Add(patience),
-		gate: hold.Proc{PID: rec.GatePID, Start: rec.GateStart},
+	rec.dir, rec.gentle = runDir, time.Now().Add(patience)
+	if filepath.Base(string(rec.Cgroup)) != hold.CgroupName(rec.RunID) {
+		rec.Cgroup = "" // another one is none of ours
 	}
-	if filepath.Base(string(rec.Cgroup)) == hold.CgroupName(rec.RunID) { // and no other one
-		t.cgroup = rec.Cgroup
-	}
-	if err := t.endAll(ctx); err != nil {
+	if err := rec.endAll(ctx); err != nil {
 		return unproved(rec.RunID, err)
 	}
-	_ = t.cgroup.Remove() // that it stays does not keep the task from running
+	_ = rec.Cgroup.Remove() // that it stays does not keep the task from running
 	return nil
 }
 
-// A tree is what may be left of a run.
-type tree struct {
-	dir    string
-	gate   hold.Proc   // pid 0: not known
-	cgroup hold.Cgroup // "": none
-	mark   string      // entry of the environment of all its processes
-	gentle time.Time   // until then the gate may do it by itself
-}
-
 // endAll kills until two looks in a row find nothing: a process that forks just then could be missed by one.
-func (t *tree) endAll(ctx context.Context) error {
+func (rec *runRecord) endAll(ctx context.Context) error {
 	clean := 0
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		reason, err := t.round()
+		reason, err := rec.round()
 		if err != nil {
 			return err
 		}
@@ -98,35 +86,35 @@ func (t *tree) endAll(ctx context.Context) error {
 }
 
 // round looks once and kills what may be killed. It says what still lives.
-func (t *tree) round() (reason string, err error) {
-	gate, below, err := t.living()
+func (rec *runRecord) round() (reason string, err error) {
+	gate, below, err := rec.living()
 	if err != nil {
 		return "", err
 	}
-	if t.cgroup.HoldsSelf() || slices.ContainsFunc(below, func(p hold.Proc) bool { return p.PID == os.Getpid() }) {
+	if rec.Cgroup.HoldsSelf() || slices.ContainsFunc(below, func(p hold.Proc) bool { return p.PID == os.Getpid() }) {
 		return "", errors.New("this process was started by that very run")
 	}
-	if gate.PID != 0 && time.Now().Before(t.gentle) {
+	if gate.PID != 0 && time.Now().Before(rec.gentle) {
 		return fmt.Sprintf("its gate, process %d, lives", gate.PID), nil
 	}
-	if len(below) > 0 || !t.cgroup.Empty() { // before the gate: while it lives, orphans stay below it
-		return t.describe(below), errors.Join(t.cgroup.Kill(), killAll(below))
+	if len(below) > 0 || !rec.Cgroup.Empty() { // before the gate: while it lives, orphans stay below it
+		return rec.describe(below), errors.Join(rec.Cgroup.Kill(), killAll(below))
 	}
 	if gate.PID != 0 {
-		return t.describe([]hold.Proc{gate}), killAll([]hold.Proc{gate})
+		return rec.describe([]hold.Proc{gate}), killAll([]hold.Proc{gate})
 	}
-	free, err := lockFree(t.dir)
+	free, err := lockFree(rec.dir)
 	if err != nil {
 		return "", err
 	}
 	if !free {
-		return "a process that cannot be identified holds " + filepath.Join(t.dir, lockName), nil
+		return "a process that cannot be identified holds " + filepath.Join(rec.dir, lockName), nil
 	}
 	return "", nil
 }
 
 // living returns the gate, if it lives, and all other processes of the run.
-func (t *tree) living() (gate hold.Proc, below []hold.Proc, err error) {
+func (rec *runRecord) living() (gate hold.Proc, below []hold.Proc, err error) {
 	all, err := hold.ListProcs()
 	if err != nil {
 		return hold.Proc{}, nil, err
@@ -140,14 +128,14 @@ func (t *tree) living() (gate hold.Proc, below []hold.Proc, err error) {
 			}
 		}
 	}
-	if gate = find(all, t.gate); gate.PID != 0 {
+	if gate = find(all, hold.Proc{PID: rec.GatePID, Start: rec.GateStart}); gate.PID != 0 {
 		seen[gate.PID] = true
 		add(hold.Descendants(all, gate.PID))
 	}
-	if agent := find(all, t.agent()); agent.PID > 0 { // and its process group
+	if agent := find(all, rec.agent()); agent.PID > 0 { // and its process group
 		add(slices.DeleteFunc(slices.Clone(all), func(p hold.Proc) bool { return p.PGID != agent.PID }))
 	}
-	marked, err := hold.MarkedProcs(t.mark)
+	marked, err := hold.MarkedProcs(EnvRunID + "=" + rec.RunID)
 	if err != nil {
 		return hold.Proc{}, nil, err
 	}
@@ -156,8 +144,8 @@ func (t *tree) living() (gate hold.Proc, below []hold.Proc, err error) {
 }
 
 // agent returns the agent's pid and start time as the gate has noted them.
-func (t *tree) agent() hold.Proc {
-	data, err := durable.ReadFile(durable.OS, filepath.Join(t.dir, lockName))
+func (rec *runRecord) agent() hold.Proc {
+	data, err := durable.ReadFile(durable.OS, filepath.Join(rec.dir, lockName))
 	if err != nil {
 		return hold.Proc{}
 	}
@@ -194,9 +182,9 @@ func KillTree(child *os.Process) error {
 	return killAll(hold.Descendants(all, child.Pid))
 }
 
-func (t *tree) describe(procs []hold.Proc) string {
+func (rec *runRecord) describe(procs []hold.Proc) string {
 	if len(procs) == 0 {
-		return "still alive: what is in " + string(t.cgroup)
+		return "still alive: what is in " + string(rec.Cgroup)
 	}
 	var pids []string
 	for _, p := range procs {
