@@ -94,8 +94,7 @@ type gateProc struct {
 	record  *runRecord // as it was written: the agent may change the file
 	control *os.File
 	lock    *os.File
-	reports chan hold.Report // closed when the gate's end of the pipe is; holds all that a gate says
-	reader  chan struct{}    // closed when the reader of the status pipe has ended
+	reports chan hold.Report // closed when the gate's end of the pipe is, and its reader ends; holds all that a gate says
 }
 
 // begin locks a run, starts its gate, writes its record and only then
@@ -130,8 +129,6 @@ func (v *Supervisor) begin(s Spec, stdin *os.File) (_ *gateProc, err error) {
 	}
 	if err != nil {
 		h.release() // the gate reads the end of its pipe and goes
-		for range h.reports {
-		}
 		h.wait()
 		return nil, err
 	}
@@ -168,7 +165,7 @@ func (v *Supervisor) startGate(s Spec, files []*os.File, stderr *os.File) (*gate
 	if cmd.Process == nil {
 		return nil, fmt.Errorf("the gate could not be started: %w", errors.Join(err, controlW.Close()))
 	}
-	h := &gateProc{cmd: cmd, control: controlW, lock: files[0], reports: make(chan hold.Report, 4), reader: make(chan struct{})}
+	h := &gateProc{cmd: cmd, control: controlW, lock: files[0], reports: make(chan hold.Report, 4)}
 	liveGates.Store(cmd.Process.Pid, s.Turn.RunID)
 	go h.read(status)
 	return h, nil
@@ -204,7 +201,6 @@ func (v *Supervisor) record(s Spec, note *os.File, pid int) (*runRecord, error) 
 
 // read passes the gate's reports on, and ends when the gate does.
 func (h *gateProc) read(status io.Reader) {
-	defer close(h.reader)
 	defer close(h.reports)
 	dec := json.NewDecoder(status)
 	for {
@@ -235,9 +231,10 @@ func (h *gateProc) release() {
 	_ = h.lock.Close()    // nothing was written
 }
 
-// wait reaps the gate, whose reports have ended.
+// wait reaps the gate when its reports have ended.
 func (h *gateProc) wait() {
-	<-h.reader
+	for range h.reports {
+	}
 	liveGates.Delete(h.cmd.Process.Pid)
 	_ = h.cmd.Wait() // how the gate ended does not matter: its last report does
 }
