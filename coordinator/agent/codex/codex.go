@@ -102,22 +102,18 @@ func escapeGlob(path string) string {
 }
 
 // nativeBinary returns the native binary that belongs to npm's bin/codex.js: in the platform's package, which npm puts beside
-// or below the main one, or in older versions in the main one. Anything else is given back as it is.
+// or below the main one. Anything else is given back as it is.
 func nativeBinary(path string) string {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil || filepath.Base(target) != "codex.js" {
 		return path
 	}
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	pattern := filepath.Join("node_modules", "@openai", "codex-"+runtime.GOOS+"-"+arch, "vendor", "*", "bin", "codex")
 	for dir := filepath.Dir(target); ; dir = filepath.Dir(dir) {
-		for _, pattern := range []string{
-			filepath.Join("node_modules", "@openai", "codex-"+runtime.GOOS+"-"+arch, "vendor", "*", "bin", "codex"),
-			filepath.Join("vendor", "*"+runtime.GOOS+"*", "bin", "codex"),
-		} {
-			found, _ := filepath.Glob(filepath.Join(escapeGlob(dir), pattern)) // the pattern is well formed
-			if len(found) == 1 && agent.Executable(found[0]) == nil {
-				return found[0]
-			}
+		found, _ := filepath.Glob(filepath.Join(escapeGlob(dir), pattern)) // the pattern is well formed
+		if len(found) == 1 && agent.Executable(found[0]) == nil {
+			return found[0]
 		}
 		if dir == filepath.Dir(dir) {
 			return path

@@ -67,14 +67,13 @@ func TestKeepKeys(t *testing.T) {
 	}
 }
 
-// The native binary of npm's package, in the three places where it may be.
+// The native binary of npm's package, in the two places where it may be.
 func TestNativeCodex(t *testing.T) {
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	plat := "codex-" + runtime.GOOS + "-" + arch
 	for _, place := range []string{
 		"node_modules/@openai/" + plat + "/vendor/triple/bin/codex",
 		"node_modules/@openai/codex/node_modules/@openai/" + plat + "/vendor/triple/bin/codex",
-		"node_modules/@openai/codex/vendor/x-" + runtime.GOOS + "-y/bin/codex",
 	} {
 		dir, err := filepath.EvalSymlinks(t.TempDir())
 		must(t, err)
