@@ -152,14 +152,7 @@ func writable(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("%q is no absolute path: is HOME set?", dir)
 	}
-	for {
-		_, err := os.Stat(dir)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	for _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist); _, err = os.Stat(dir) {
 		dir = filepath.Dir(dir)
 	}
 	f, err := os.CreateTemp(dir, ".stint-*")
