@@ -93,9 +93,6 @@ func (s *Server) taskRoutes() {
 		})
 	}
 	register(s, op(http.MethodPost, "/v1/tasks/{id}/move", "move-task", "Move a queued task in its lane", "To the front, or before another task of the lane. One of first and before is needed."), func(ctx context.Context, in *about[task.Place]) (*taskOutput, error) {
-		if to := in.Body; to.First == (to.Before != "") {
-			return nil, task.Invalid(`send {"first":true} or {"before":"ID"}`, "first and before exclude each other, and one of them is needed")
-		}
 		return s.answer(s.rooms.Move(ctx, in.ID, in.Body, ledger.ByClient))
 	})
 	answers(s, op(http.MethodPost, "/v1/tasks/{id}/verify", "verify-task", "Run the verify command of a task by itself", "Records how it ended; the status of the task stays. The answer comes when the command has ended.", http.StatusLocked), lasting(func(ctx context.Context, in *about[*noBody]) (task.CheckResult, error) {
