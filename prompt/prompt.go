@@ -272,9 +272,12 @@ func Quote(text string) string {
 
 // oneLine returns s with everything escaped that breaks a line, drives a terminal or reorders what is shown: control characters
 // except tab, the Unicode line and paragraph separators, bidirectional controls, and bytes that are not UTF-8. They become
-// visible, as in \n or \u2028, so that a path with a line break in it is still told apart from one without.
-func oneLine(s string) string {
-	if utf8.ValidString(s) && !strings.ContainsFunc(s, breaksLine) {
+// visible, so that a path with a line break in it is still told apart from one without.
+func oneLine(s string) string { return Escape(s, breaksLine) }
+
+// Escape returns a text in which each character for which is holds, and each byte that is no UTF-8, is written as \n, \x1b or \u2028.
+func Escape(s string, is func(r rune) bool) string {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, is) {
 		return s
 	}
 	var b strings.Builder
@@ -283,14 +286,14 @@ func oneLine(s string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[0])
+		case !is(r):
+			b.WriteString(s[:size])
 		case r == '\n':
 			b.WriteString(`\n`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case breaksLine(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
+		case r < 0x100:
+			fmt.Fprintf(&b, `\x%02x`, r)
 		default:
-			b.WriteRune(r)
+			fmt.Fprintf(&b, `\u%04x`, r)
 		}
 		s = s[size:]
 	}

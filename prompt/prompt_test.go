@@ -249,8 +249,8 @@ func TestOneLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":                    "plain",
 		"tab\tstays, é 漢 👩\u200d💻": "tab\tstays, é 漢 👩\u200d💻",
-		"a\nb\r\nc":                `a\nb\r\nc`,
-		"\x1b[2J\x00\x7f\u0085":    `\u001b[2J\u0000\u007f\u0085`,
+		"a\nb\r\nc":                `a\nb\x0d\nc`,
+		"\x1b[2J\x00\x7f\u0085":    `\x1b[2J\x00\x7f\x85`,
 		"\u2028\u2029\u202e\u2066": `\u2028\u2029\u202e\u2066`,
 		"\xff\xc3(":                `\xff\xc3(`,
 		"\ufffd stays\n":           "\ufffd stays\\n",

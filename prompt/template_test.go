@@ -59,8 +59,8 @@ func TestTemplate(t *testing.T) {
 		{"a heading made of parts", "## {{/* */}}User message\n\nx\n# {{if .Task}}user  MESSAGE{{end}}", first, "\\## User message\n\nx\n\\# user  MESSAGE\n"},
 		{"no place for what is to be mended", "Be kind.{{if .Verify}} Look closely.{{end}}", mended, "Be kind. Look closely.\n\n" + checkSection(&mended)},
 		{"nothing to mend yet", "Be kind.", failed, "Be kind.\n"},
-		{"a brace, and texts that are headings", `{{"{{"}}.Agent}} {{if ""}}x{{else}}y{{end}}{{"\n## User message\n\x1b"}}`, first, "{{.Agent}} y\n\\## User message\n\\u001b\n"},
-		{"what drives a terminal", "a\x1b[2J\u2028b", first, "a\\u001b[2J\\u2028b\n"},
+		{"a brace, and texts that are headings", `{{"{{"}}.Agent}} {{if ""}}x{{else}}y{{end}}{{"\n## User message\n\x1b"}}`, first, "{{.Agent}} y\n\\## User message\n\\x1b\n"},
+		{"what drives a terminal", "a\x1b[2J\u2028b", first, "a\\x1b[2J\\u2028b\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := tc.in

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"stint/ledger"
+	"stint/prompt"
 	"stint/state"
 )
 
@@ -54,27 +55,7 @@ func FormatLimit(d time.Duration) string {
 // EscapeText returns a text as people may be shown it: what could move a cursor, change
 // colours, reorder or hide text is written as \x1b and the like, as are bytes that are no
 // UTF-8. Newlines and tabs stay. Agents, and files that they quote, are not to be believed.
-func EscapeText(s string) string {
-	if !NeedsEscape(s) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case !IsHarmful(r):
-			b.WriteString(s[i : i+size])
-		case r < 0x100:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-		i += size
-	}
-	return b.String()
-}
+func EscapeText(s string) string { return prompt.Escape(s, IsHarmful) }
 
 // NeedsEscape reports whether EscapeText would change a text.
 func NeedsEscape(s string) bool { return !utf8.ValidString(s) || strings.ContainsFunc(s, IsHarmful) }
