@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,15 +43,9 @@ func Append(fsys durable.FS, dir string, m Message) error {
 		return fmt.Errorf("transcript: no such role: %q", m.Role)
 	}
 	m.Type, m.TS = typeMessage, m.TS.UTC()
-	var line bytes.Buffer
-	enc := json.NewEncoder(&line)
-	enc.SetEscapeHTML(false) // people grep these files
-	if err := enc.Encode(&m); err != nil {
-		return fmt.Errorf("transcript: %w", err)
-	}
 	err := makeDir(dir)
 	if err == nil {
-		err = durable.AppendLine(fsys, TranscriptPath(dir, m.SessionID), line.Bytes(), false)
+		err = durable.AppendLine(fsys, TranscriptPath(dir, m.SessionID), &m, false)
 	}
 	if err != nil {
 		return fmt.Errorf("transcript: %w", err)

@@ -1,7 +1,6 @@
 package rundir
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -96,13 +95,10 @@ func (l *EventLog) write(e *task.LogEvent) {
 	if isFull {
 		e = &task.LogEvent{Time: e.Time, Run: e.Run, Kind: task.LogWarning, Text: "this log is full; what follows is in stint logs --raw"}
 	}
-	var line bytes.Buffer
-	enc := json.NewEncoder(&line)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(e)
+	line, err := durable.JSONLine(e)
 	if err == nil {
-		_, err = l.file.Write(line.Bytes())
-		l.size += int64(line.Len())
+		_, err = l.file.Write(line)
+		l.size += int64(len(line))
 	}
 	if err != nil || isFull { // half a line was written, perhaps: it ends here
 		l.close()

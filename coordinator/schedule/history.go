@@ -24,11 +24,7 @@ type history struct {
 func (h *history) add(run task.JobRun) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	line, err := json.Marshal(run)
-	if err != nil {
-		return err
-	}
-	return durable.AppendLine(durable.OS, h.path, append(line, '\n'), true)
+	return durable.AppendLine(durable.OS, h.path, run, true)
 }
 
 // last passes on the runs of a schedule, the newest first, and returns the one for which is returns true, or nil.

@@ -2,15 +2,29 @@ package durable
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"io/fs"
 	"os"
 )
 
-// AppendLine adds a line, with its break, to a file, with one write; the file is made if there
+// JSONLine returns a value as JSON on one line, with its break. What means something in HTML stays: people grep such files.
+func JSONLine(v any) ([]byte, error) {
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return line.Bytes(), err
+}
+
+// AppendLine adds a value as a [JSONLine] to a file, with one write; the file is made if there
 // is none. What a crash or a full disk has cut off there before is first closed with a break,
 // so that it cannot spoil this line. With sync the line is durable then.
-func AppendLine(fsys FS, path string, line []byte, sync bool) error {
+func AppendLine(fsys FS, path string, v any, sync bool) error {
+	line, err := JSONLine(v)
+	if err != nil {
+		return err
+	}
 	return With(fsys, path, os.O_RDWR|os.O_APPEND|os.O_CREATE, func(f File, fi fs.FileInfo) error {
 		if last := []byte("\n"); fi.Size() > 0 {
 			if _, err := f.ReadAt(last, fi.Size()-1); err != nil {

@@ -8,7 +8,6 @@ package due
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -478,18 +477,14 @@ func auditID(j *jobs.Job) string { return j.ID + "@" + state.ExactTime(j.Updated
 
 // audit appends the line of a job that has ended to audit.jsonl.
 func (r *Room) audit(j *jobs.Job, before, after, evidence string) error {
-	line, err := json.Marshal(struct {
+	err := durable.AppendLine(durable.OS, filepath.Join(r.opts.Dir, "audit.jsonl"), struct {
 		ID   string    `json:"id"`
 		Time time.Time `json:"time"`
 		*jobs.Job
 		Before   string `json:"before,omitempty"`
 		After    string `json:"after,omitempty"`
 		Evidence string `json:"evidence,omitempty"`
-	}{auditID(j), j.UpdatedAt, j, before, after, evidence})
-	if err != nil {
-		return err
-	}
-	err = durable.AppendLine(durable.OS, filepath.Join(r.opts.Dir, "audit.jsonl"), append(line, '\n'), true)
+	}{auditID(j), j.UpdatedAt, j, before, after, evidence}, true)
 	if errors.Is(err, syscall.ENOSPC) {
 		return r.full()
 	}
