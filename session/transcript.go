@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -79,22 +80,16 @@ const maxPage = 8 << 20
 // Page.Begin. They may be fewer where they are large; with 0 it is all of them. It reads no more of the file than it must.
 // Lines that are no message are passed over: cut off, damaged, of another type, or longer than 64 MiB.
 func ReadPage(path string, before int64, n int) (p Page, err error) {
-	f, err := durable.Open(path, os.O_RDONLY, 0)
-	if err != nil {
-		return p, fmt.Errorf("transcript: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	fi, err := f.Stat()
-	if err != nil {
-		return p, fmt.Errorf("transcript: %w", err)
-	}
-	last := []byte("\n") // of the line before
-	if before == 0 {
-		before = fi.Size()
-	} else if _, err := f.ReadAt(last, before-1); err != nil || last[0] != '\n' {
-		return p, ErrNoPlace
-	}
-	p, err = readPage(&durable.Backward{R: f, Begin: before, Limit: maxLine}, n)
+	err = durable.With(durable.OS, path, os.O_RDONLY, func(f durable.File, fi fs.FileInfo) (err error) {
+		last := []byte("\n") // of the line before
+		if before == 0 {
+			before = fi.Size()
+		} else if _, err := f.ReadAt(last, before-1); err != nil || last[0] != '\n' {
+			return ErrNoPlace
+		}
+		p, err = readPage(&durable.Backward{R: f, Begin: before, Limit: maxLine}, n)
+		return err
+	})
 	if err != nil {
 		return Page{}, fmt.Errorf("transcript: %w", err)
 	}

@@ -28,35 +28,30 @@ func (h *history) add(run task.JobRun) error {
 }
 
 // last passes on the runs of a schedule, the newest first, and returns the one for which is returns true, or nil.
-func (h *history) last(schedule string, is func(*task.JobRun) bool) (*task.JobRun, error) {
-	f, err := durable.Open(h.path, os.O_RDONLY, 0)
+func (h *history) last(schedule string, is func(*task.JobRun) bool) (found *task.JobRun, err error) {
+	name := []byte(`"` + schedule + `"`) // to decode every line of all others would take seconds
+	err = durable.With(durable.OS, h.path, os.O_RDONLY, func(f durable.File, fi fs.FileInfo) error {
+		for lines := (durable.Backward{R: f, Begin: fi.Size(), Limit: 1 << 20}); ; {
+			line, _, err := lines.Line()
+			switch {
+			case errors.Is(err, io.EOF):
+				return nil
+			case err != nil:
+				return err
+			case !bytes.Contains(line, name):
+				continue
+			}
+			var run task.JobRun
+			if json.Unmarshal(line, &run) == nil && run.Schedule == schedule && is(&run) {
+				found = &run
+				return nil
+			}
+		}
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // only read from
-	end, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return nil, err
-	}
-	name := []byte(`"` + schedule + `"`) // to decode every line of all others would take seconds
-	for lines := (durable.Backward{R: f, Begin: end, Limit: 1 << 20}); ; {
-		line, _, err := lines.Line()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil, nil
-		case err != nil:
-			return nil, err
-		case !bytes.Contains(line, name):
-			continue
-		}
-		var run task.JobRun
-		if json.Unmarshal(line, &run) == nil && run.Schedule == schedule && is(&run) {
-			return &run, nil
-		}
-	}
+	return found, err
 }
 
 // prune removes the lines of what has ended more than keep ago, and what is no run; 0 removes none.
