@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -244,10 +243,7 @@ func CutText(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return strings.Clone(text[:n])
+	return strings.Clone(strings.ToValidUTF8(text[:n], ""))
 }
 
 // Tokens bounds a count that an agent reports, so that no sum can overflow.

@@ -155,10 +155,7 @@ func (c *Agent) env(bin string) []string {
 // installedVersion returns what the files of an installed claude say of its version,
 // without starting it: npm's package, or the name of claude's own installer's file.
 func installedVersion(bin string) string {
-	target, err := filepath.EvalSymlinks(bin)
-	if err != nil {
-		return ""
-	}
+	target := task.WithoutLinks(bin)
 	return cmp.Or(agent.PackageVersion(target, "claude-code"), filepath.Base(target))
 }
 

@@ -30,10 +30,8 @@ func (g *Agent) CLI() *agent.CLI {
 
 // version reads the package that the program is from, or asks the program.
 func (g *Agent) version(ctx context.Context, path string) (string, error) {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		if v := agent.PackageVersion(target, "gemini-cli"); v != "" {
-			return v, nil
-		}
+	if v := agent.PackageVersion(task.WithoutLinks(path), "gemini-cli"); v != "" {
+		return v, nil
 	}
 	return g.Runner.Version(ctx, path)
 }
