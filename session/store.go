@@ -214,10 +214,7 @@ func encode(dir string, entries []Entry) ([]byte, error) {
 			forms = append(forms, f)
 		}
 		forms[0].Others = forms[1:]
-		k, err := json.Marshal(key)
-		if err != nil {
-			return nil, err
-		}
+		k, _ := json.Marshal(key) // a string always can be
 		v, err := json.Marshal(&forms[0])
 		if err != nil {
 			return nil, fmt.Errorf("session key %q: %w", key, err)
