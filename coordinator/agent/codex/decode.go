@@ -189,13 +189,18 @@ func (d *decoder) Keep(head []byte) bool {
 
 // Complaint is the last error that codex reported; without any event it says why on stderr.
 func (d *decoder) Complaint(_ int, stderr []byte, now time.Time) agent.Verdict {
-	if d.trouble != "" {
-		return verdict(d.trouble, now)
+	said := d.trouble
+	if last, own := agent.LastError(stderr); said == "" && own && d.Events == 0 {
+		said = last
 	}
-	if said, own := agent.LastError(stderr); own && d.Events == 0 {
-		return verdict(said, now)
+	if said == "" {
+		return agent.Verdict{}
 	}
-	return agent.Verdict{}
+	v := agent.Verdict{Class: classOf(said), Msg: said}
+	if v.Class == state.ClassRateLimited {
+		v.RetryAt = retryAt(said, now)
+	}
+	return v
 }
 
 var (
@@ -273,15 +278,7 @@ var phrases = []struct {
 	}},
 }
 
-// verdict returns the class of an error that codex itself reported.
-func verdict(msg string, now time.Time) agent.Verdict {
-	v := agent.Verdict{Class: classOf(msg), Msg: msg}
-	if v.Class == state.ClassRateLimited {
-		v.RetryAt = retryAt(msg, now)
-	}
-	return v
-}
-
+// classOf returns the class of an error that codex itself reported.
 func classOf(msg string) state.Class {
 	if m := httpStatus().FindStringSubmatch(msg); m != nil {
 		return agent.StatusClass(number(m[1]))
