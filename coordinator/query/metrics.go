@@ -21,7 +21,7 @@ var (
 
 // Counters count for a master. Their methods may be called by any goroutine.
 type Counters struct {
-	agents map[string]bool // that are known
+	agents map[string]task.Agent // that are known
 
 	mu     sync.Mutex // guards what follows
 	n      task.Counted
@@ -33,10 +33,7 @@ type Counters struct {
 
 // newCounters returns counters that tell these agents apart.
 func newCounters(agents map[string]task.Agent) *Counters {
-	c := &Counters{agents: map[string]bool{}, models: map[string]bool{"": true}}
-	for name := range agents {
-		c.agents[name] = true
-	}
+	c := &Counters{agents: agents, models: map[string]bool{"": true}}
 	c.n = task.Counted{
 		Outcomes: map[task.Ending]uint64{}, Retries: map[task.Retry]uint64{}, RateLimits: map[string]uint64{}, Usage: map[task.Spender]state.Usage{},
 		Commits: task.NewHistogram(recordsBounds), Sync: task.NewHistogram(secondsBounds), Append: task.NewHistogram(secondsBounds),
@@ -128,7 +125,7 @@ func retryOf(t *state.Task) task.Retry {
 
 // name returns the name of an agent or account as it is shown.
 func (c *Counters) name(name string) string {
-	if !c.agents[name] {
+	if c.agents[name] == nil {
 		return task.Other
 	}
 	return name
