@@ -40,7 +40,7 @@ func TestPages(t *testing.T) {
 	var seen []string
 	for pages := 0; path != ""; pages++ {
 		w := ask(s, "GET", path, "", "")
-		body := decode[wire.ListBody](t, w.Body.Bytes())
+		body := decode[ListBody](t, w.Body.Bytes())
 		for _, v := range body.Tasks {
 			seen = append(seen, v.ID)
 		}
@@ -65,7 +65,7 @@ func TestListsAreBounded(t *testing.T) {
 	s := newServer(m, Options{})
 	for path, want := range map[string]int{"/v1/tasks": pageLength, "/v1/tasks?status=queued": pageLength, "/v1/tasks?limit=0": pageLength + 1, "/v1/tasks?limit=101": pageLength + 1} {
 		w := ask(s, "GET", path, "", "")
-		body := decode[wire.ListBody](t, w.Body.Bytes())
+		body := decode[ListBody](t, w.Body.Bytes())
 		if len(body.Tasks) != want || (body.Next != "") != (want == pageLength) || (linked(t, w) != "") != (want == pageLength) {
 			t.Errorf("%s: %d tasks, next %q", path, len(body.Tasks), body.Next)
 		}
@@ -87,7 +87,7 @@ func TestWhyIsInLists(t *testing.T) {
 	m.add(state.Task{ID: "aa-3", Status: state.Running, SessionKey: "web"})
 	s := newServer(m, Options{})
 	for _, path := range []string{"/v1/tasks", "/v1/sessions/web"} {
-		for _, v := range decode[wire.ListBody](t, ask(s, "GET", path, "", "").Body.Bytes()).Tasks {
+		for _, v := range decode[ListBody](t, ask(s, "GET", path, "", "").Body.Bytes()).Tasks {
 			one := decode[wire.TaskView](t, ask(s, "GET", "/v1/tasks/"+v.ID, "", "").Body.Bytes())
 			if v.Why != one.Why || (v.Why != "") == v.Status.Terminal() {
 				t.Errorf("%s: %s is %q in the list, %q alone", path, v.ID, v.Why, one.Why)

@@ -21,6 +21,12 @@ import (
 	"stint/state/jobs"
 )
 
+// A ListBody is a list of tasks.
+type ListBody struct {
+	Tasks []wire.TaskView `json:"tasks" doc:"The tasks: of a list newest first, of a submit in the order in which they were sent"`
+	Next  string          `json:"next,omitempty" doc:"Cursor for the next page; left out on the last one" example:"2s"`
+}
+
 // aboutAPI is what the description says about all requests.
 const aboutAPI = "The HTTP interface of a stint master. It answers the same requests on its unix socket, which only its user can open " +
 	"and where no token is needed, and, as stint serve, on a port of this machine. There, each request needs the token (stint token header), " +
@@ -151,7 +157,7 @@ func (d *describer) answers(o operation) map[string]*huma.Response {
 	case "submit-task", "submit-tasks":
 		t := reflect.TypeFor[wire.TaskView]()
 		if o.id == "submit-tasks" {
-			t = reflect.TypeFor[wire.ListBody]()
+			t = reflect.TypeFor[ListBody]()
 		}
 		all["200"] = &huma.Response{Description: "It exists already", Content: of(t), Headers: location}
 		good, status = &huma.Response{Description: "It is new", Content: of(t), Headers: maps.Clone(location)}, "201"
@@ -159,7 +165,7 @@ func (d *describer) answers(o operation) map[string]*huma.Response {
 		all["200"] = &huma.Response{Description: "It exists already", Content: of(reflect.TypeFor[jobs.Job]())}
 		status = "201"
 	case "list-tasks":
-		good = &huma.Response{Description: "The tasks", Content: of(reflect.TypeFor[wire.ListBody]()), Headers: map[string]*huma.Param{
+		good = &huma.Response{Description: "The tasks", Content: of(reflect.TypeFor[ListBody]()), Headers: map[string]*huma.Param{
 			"Link":         {Description: `The next page, as rel="next"; left out on the last one`, Schema: &huma.Schema{Type: huma.TypeString}},
 			wire.SeqHeader: {Description: "Number of the newest record: events go on from there. Every answer has it", Schema: &huma.Schema{Type: huma.TypeInteger}},
 		}}

@@ -24,7 +24,7 @@ type (
 	submitOutput struct {
 		Status   int
 		Location string `header:"Location"`
-		Body     any    // a TaskView, or what writes a ListBody
+		Body     any    // a TaskView, or what writes a list of them
 	}
 )
 

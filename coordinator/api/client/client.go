@@ -254,7 +254,7 @@ func (c *Client) callLong(ctx context.Context, method, path string, in, out any)
 	}
 }
 
-// readTasks appends the tasks of a [wire.ListBody] to views as they come: the master still writes the last ones then.
+// readTasks appends the tasks of a list to views as they come: the master still writes the last ones then.
 func readTasks(r io.Reader, views *[]wire.TaskView) error {
 	dec := json.NewDecoder(r)
 	for _, want := range []json.Token{json.Delim('{'), "tasks", json.Delim('[')} {

@@ -51,12 +51,6 @@ type PageAddress struct {
 	ExpiresAt time.Time `json:"expiresAt" doc:"When the code counts no more" example:"2026-11-21T03:15:09.482Z"`
 }
 
-// A ListBody is a list of tasks.
-type ListBody struct {
-	Tasks []TaskView `json:"tasks" doc:"The tasks: of a list newest first, of a submit in the order in which they were sent"`
-	Next  string     `json:"next,omitempty" doc:"Cursor for the next page; left out on the last one" example:"2s"`
-}
-
 // Answers with a list of something, or with one thing.
 type (
 	// FindingsBody has what is wrong in the ledger.
