@@ -47,7 +47,7 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 		return usage("stint retry "+v.ID+", which brings it back", "task %s was archived, and cannot be edited there", v.ID)
 	}
 	spec, r := admission.SpecOf(&v.Task), &ledger.Record{Kind: ledger.KindTask, ID: v.ID} // without what is unset
-	r.Add(state.KeyStatus, string(v.Status)).AddIf(state.KeyIsolation, v.Isolation).AddIf(state.KeyOrder, orNone(v.Order)).
+	r.Add(state.KeyStatus, string(v.Status)).AddIf(state.KeyIsolation, v.Isolation).AddIf(state.KeyOrder, state.OrNone(int(v.Order))).
 		AddIf(state.KeyMaxLimitWait, v.MaxLimitWait).AddIf(state.NativeKey(v.Agent), v.AgentSession)
 	for _, key := range slices.Sorted(maps.Keys(v.Extra)) {
 		r.AddIf(key, v.Extra[key])

@@ -173,11 +173,11 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.line("workspace", v.Workspace)
 	d.line("isolation", v.Isolation)
 	d.line("label", v.Label)
-	d.line("priority", orNone(v.Priority))
-	d.line("attempt", orNone(v.Attempt))
-	d.line("retries", orNone(v.Retries))
-	d.line("requeues", orNone(v.Requeues))
-	d.line("limit waits", orNone(v.LimitWaits))
+	d.line("priority", state.OrNone(v.Priority))
+	d.line("attempt", state.OrNone(v.Attempt))
+	d.line("retries", state.OrNone(v.Retries))
+	d.line("requeues", state.OrNone(v.Requeues))
+	d.line("limit waits", state.OrNone(v.LimitWaits))
 	d.line("not before", localTime(v.NotBefore))
 	d.line("after", strings.TrimSpace(strings.Join(v.After, " ")+" "+v.AfterPolicy))
 	d.line("tenant", v.TenantID)
@@ -230,14 +230,6 @@ func statusLine(v *wire.TaskView, now time.Time) string {
 		s += " after " + task.FormatElapsed(v.UpdatedAt.Sub(v.StartedAt))
 	}
 	return s
-}
-
-// orNone returns a number, "" for 0.
-func orNone[T int | int64](n T) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprint(n)
 }
 
 func tokens(u state.Usage) string {

@@ -272,7 +272,7 @@ func (s *mirrorStatus) setLag(ctx context.Context, l *statedir.Snapshot, seq uin
 func (s *mirrorStatus) String() string {
 	d := &description{}
 	d.line("database", s.Target)
-	d.line("schema", orNone(s.Schema))
+	d.line("schema", state.OrNone(s.Schema))
 	d.line("host", s.Host)
 	d.line("state", s.StateDir)
 	switch {
