@@ -181,15 +181,10 @@ func (q *Query) Session(ref string, before int64, n int) (state.Session, session
 }
 
 // Queue returns the tasks that wait in the lane of that key, in the order in which they will run, without
-// prompts and results but with titles. The lane of a directory is also found by its path alone.
+// prompts and results but with titles.
 func (q *Query) Queue(key string) []state.Task {
 	defer q.tasks.Call()()
-	return q.list(func(st *fold.State) ([]state.Task, error) {
-		if tasks, err := st.Queue(key); len(tasks) > 0 || err != nil {
-			return tasks, err
-		}
-		return st.Queue(state.LanePrefixDir + key)
-	})
+	return q.list(func(st *fold.State) ([]state.Task, error) { return st.Queue(key) })
 }
 
 // Runs returns all runs of a task, the oldest first, as far as its records tell of them.
