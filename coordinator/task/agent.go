@@ -48,6 +48,14 @@ var (
 	ErrShutdown = errors.New("the master is shutting down")
 )
 
+// ErrLease is the cause of a run that ends because its lease did; it is an ErrShutdown too.
+var ErrLease error = leaseError{}
+
+type leaseError struct{}
+
+func (leaseError) Error() string { return "its lease has ended" }
+func (leaseError) Unwrap() error { return ErrShutdown }
+
 // Sleep waits for d, or for the end of ctx, of which it returns the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {

@@ -239,7 +239,7 @@ func (w *watch) onReport(rep hold.Report) {
 		w.ended.End, w.done = *rep.End, true
 		w.ended.End.Shortage = task.ShortageOf(rep.End.Shortage)
 		if w.ended.Cause == nil && w.until > 0 && hold.Uptime() >= w.until {
-			w.ended.Cause = task.ErrShutdown // its gate has ended it, or has not let it begin
+			w.ended.Cause = task.ErrLease // its gate has ended it, or has not let it begin
 		}
 	}
 }

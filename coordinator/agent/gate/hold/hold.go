@@ -180,7 +180,7 @@ func (g *gate) watch(commands <-chan Command, signals <-chan os.Signal) {
 			until = cmp.Or(c.Until, until)
 		case <-lease.C:
 			if until > 0 && Uptime() >= until && grace == nil {
-				grace = g.terminate(g.spec.Grace)
+				grace = g.terminate(max(0, until+g.spec.Grace-Uptime())) // less after the machine was asleep
 			}
 			if until > 0 {
 				lease.Reset(leasePoll)
