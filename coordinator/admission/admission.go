@@ -75,6 +75,9 @@ func (a *Admission) Release(ctx context.Context, ref, by string) (state.Task, er
 func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (state.Task, error) {
 	return a.change(ctx, ref, a.tasks.Update, func(st *fold.State, tx *ledger.Tx, id string) error {
 		t, err := queue.PeekIn(st, id)
+		if err == nil && hold {
+			err = twinError(&t, "get")
+		}
 		switch {
 		case !hold && a.tasks.IsShut():
 			return a.tasks.StoppedError()
@@ -139,6 +142,8 @@ func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, err
 			t, err := queue.PeekIn(st, id)
 			if err == nil && by != ledger.ByWorker {
 				err = twinError(&t, "cancel")
+			} else if err == nil && t.Orphaned() { // else somebody else would begin it beside what may be left of its run
+				err = &task.Error{Code: task.CodeBusy, Message: fmt.Sprintf("what is left of task %s is not known to have ended", id), Hint: "stint why " + id}
 			}
 			if err != nil {
 				return err

@@ -210,6 +210,9 @@ func (in *intake) add(given submission) error {
 		if by = &t; err != nil {
 			return err
 		}
+		if by.SharedID != "" {
+			return task.ErrFromShared
+		}
 		if by.Pinned && s.Account == "" && (s.Agent == "" || s.Agent == by.Agent) {
 			s.Account = by.Account
 		}

@@ -203,6 +203,11 @@ type MemoryQuery struct {
 // MemoryResult is what a search of notes has found, and why.
 type MemoryResult = memory.Result
 
+// ErrFromShared is what the run of a shared task gets that asks for tasks: they would be this machine's alone, beside its leases.
+var ErrFromShared = &Error{
+	Code: CodeForbidden, Message: "a task of the shared queue may queue no others on the machine that runs it", Hint: "do it in this task, or leave it to the user",
+}
+
 // ErrFromRun is what a run gets that asks for more than to queue tasks and to read.
 var ErrFromRun = &Error{
 	Code: CodeForbidden, Message: "a run may queue tasks and read, not change them, nor use the shared queue",
