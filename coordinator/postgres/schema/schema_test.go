@@ -331,7 +331,8 @@ func TestConcurrencyIsCounted(t *testing.T) {
 	do(t, conn, `INSERT INTO accounts (id, group_name, tool, name, env_vars, max_concurrency) VALUES
 		('codex-main', 'main', 'codex', 'Ana', '{"CODEX_HOME": "/home/ana/.codex"}', 3), ('idle', 'idle', 'gemini', NULL, '{}', 1)`)
 	for _, status := range []string{"leased", "running", "succeeded"} {
-		do(t, conn, "INSERT INTO tasks (leased_by, status) VALUES ('codex-main', '"+status+"')")
+		do(t, conn, "INSERT INTO tasks (prompt) VALUES ('"+status+"')")
+		do(t, conn, "UPDATE tasks SET leased_by = 'codex-main', status = prompt WHERE prompt = '"+status+"'")
 	}
 	const sql = `SELECT string_agg(concat_ws(' ', g.*, l.*), E'\n' ORDER BY l.scope)
 		FROM worker_groups g JOIN accounts a USING (group_name) JOIN concurrency_limits l ON l.scope = 'account:' || a.id`

@@ -243,7 +243,7 @@ func advice(err error, t Target) (code task.Code, hint string) {
 	case errors.Is(err, fs.ErrPermission):
 		return task.CodeForbidden, "look at the permissions of the socket's directory"
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
-		return task.CodeUnavailable, "start PostgreSQL there; the mirror then continues by itself"
+		return task.CodeUnavailable, "start PostgreSQL there; a master then continues by itself"
 	default:
 		return task.CodeUnavailable, "look at the server and the network; the mirror tries again by itself"
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"stint/coordinator/task"
 )
@@ -29,7 +30,8 @@ type Account struct {
 
 // Accounts returns the accounts of the shared queue in the order of their ids.
 func (q *Queue) Accounts(ctx context.Context) ([]Account, error) {
-	rows, _ := q.pool.Query(ctx, `SELECT a.id, a.tool, coalesce(a.group_name, ''), a.max_concurrency, a.env_vars, coalesce(a.cred_ref, ''), a.enabled, c.current_concurrent,
+	rows, _ := q.pool.Query(ctx, `SELECT a.id, a.tool, coalesce(a.group_name, ''), a.max_concurrency,
+		CASE jsonb_typeof(a.env_vars) WHEN 'object' THEN (SELECT jsonb_object_agg(key, coalesce(value #>> '{}', '')) FROM jsonb_each(a.env_vars)) END, coalesce(a.cred_ref, ''), a.enabled, c.current_concurrent,
 		`+since+`a.cool_until`+until+` FROM accounts a JOIN concurrency_limits c ON c.scope = 'account:' || a.id WHERE a.host IS NULL ORDER BY a.id`) // CollectRows returns the error
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Account])
 }
@@ -42,7 +44,7 @@ func (q *Queue) AddAccount(ctx context.Context, a Account) error {
 	case a.ID == "" || strings.ContainsAny(a.ID, "/\x00"): // a mirror's begin with a host and a slash
 		return task.Wrong("id", "give it an id such as codex-main", "%q cannot be the id of a shared account", a.ID)
 	case a.Max < 1:
-		return task.Wrong("max", "let at least one task run", "max is %d, and is how many tasks may run with %s at the same time, on all hosts", a.Max, a.ID)
+		return task.Wrong("max", "give --max N, at least 1", "max is how many tasks may run with %s at the same time, on all hosts, and is %d", a.ID, a.Max)
 	case a.CredRef != "" && !strings.HasPrefix(a.CredRef, "/") && !strings.HasPrefix(a.CredRef, "env:"):
 		return task.Wrong("credRef", "write the absolute path of a file on the workers, or env:NAME", "the database does not keep the login of %s, only where each worker has it", a.ID)
 	}
@@ -85,15 +87,21 @@ func (q *Queue) Cool(ctx context.Context, id string, wait time.Duration) error {
 // beatsLost is how many leases a worker may be silent until its row goes, and its conversations are anybody's.
 const beatsLost = 3
 
-// Beat notes that a worker lives, and removes the rows of those that are gone.
+// Beat notes that a worker lives, and removes the rows of those that are gone. A worker with the id of another one, from whose
+// directory its own was copied, is refused.
 func (q *Queue) Beat(ctx context.Context, h Holder, w WorkerRow) error {
 	var b pgx.Batch
+	isOurs := false
 	b.Queue(`INSERT INTO worker_registry (worker_id, group_name, hostname, pid, state_dir, processes, draining, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (worker_id) DO UPDATE SET group_name = excluded.group_name, pid = excluded.pid, processes = excluded.processes, draining = excluded.draining,
-			version = excluded.version, last_heartbeat = now(), started_at = CASE WHEN worker_registry.pid = excluded.pid THEN worker_registry.started_at ELSE now() END`,
-		h.Worker, w.Accounts, h.Host, w.PID, w.StateDir, w.Processes, w.Draining, w.Version)
+			version = excluded.version, last_heartbeat = now(), started_at = CASE WHEN worker_registry.pid = excluded.pid THEN worker_registry.started_at ELSE now() END
+		WHERE (worker_registry.hostname, worker_registry.state_dir) = (excluded.hostname, excluded.state_dir)`,
+		h.Worker, w.Accounts, h.Host, w.PID, w.StateDir, w.Processes, w.Draining, w.Version).Exec(func(tag pgconn.CommandTag) error { isOurs = tag.RowsAffected() > 0; return nil })
 	b.Queue("DELETE FROM worker_registry WHERE last_heartbeat < now() - $1 * $2::interval", beatsLost, h.TTL)
-	return q.pool.SendBatch(ctx, &b).Close()
+	if err := q.pool.SendBatch(ctx, &b).Close(); err != nil || isOurs {
+		return err
+	}
+	return task.Conflict("if this directory is a copy of another one, remove worker.id in it", "a worker on another machine, or of another directory, has the id %s", h.Worker)
 }
 
 // Workers returns the workers in the order of their hosts.
@@ -101,7 +109,7 @@ func (q *Queue) Workers(ctx context.Context) ([]WorkerRow, error) {
 	rows, _ := q.pool.Query(ctx, `SELECT w.worker_id::text, w.hostname, w.pid, coalesce(w.state_dir, ''), w.group_name, coalesce(w.processes, 0),
 		(SELECT count(*)::int FROM tasks t WHERE t.host IS NULL AND t.status IN ('leased', 'running') AND t.worker_id = w.worker_id), w.draining, coalesce(w.version, ''),
 		w.started_at, w.last_heartbeat, extract(epoch FROM now() - w.last_heartbeat)::int || 's'
-		FROM worker_registry w WHERE w.group_name IS NOT NULL ORDER BY w.hostname, w.worker_id`) // CollectRows returns the error
+		FROM worker_registry w WHERE w.group_name IS NOT NULL AND NOT (w.draining AND NOT EXISTS (SELECT FROM tasks t WHERE t.host IS NULL AND t.status IN ('leased', 'running') AND t.worker_id = w.worker_id)) ORDER BY w.hostname, w.worker_id`) // CollectRows returns the error
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[WorkerRow])
 }
 

@@ -23,7 +23,7 @@ func (q *Queue) Get(ctx context.Context, ref string, contents bool) (t Task, err
 		return t, err
 	}
 	list := []Task{t}
-	err = q.readFiles(ctx, list, contents)
+	err = q.readFiles(ctx, list, contents, true)
 	return list[0], err
 }
 
@@ -41,7 +41,7 @@ func (q *Queue) find(ctx context.Context, ref string) (string, error) {
 	case len(ids) == 0 || ref == "":
 		return "", &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no shared task %q", ref), Hint: "stint tasks ls --shared"}
 	case len(ids) > 1:
-		return "", task.Conflict("give more of the id: stint tasks ls --shared", "%q is part of the ids of several shared tasks", ref)
+		return "", task.Ambiguous("shared tasks", ref, ids)
 	}
 	return ids[0], nil
 }
@@ -72,14 +72,17 @@ func (q *Queue) Cancel(ctx context.Context, ref string) (t Task, err error) {
 	if err != nil {
 		return t, err
 	}
-	var b pgx.Batch
-	b.Queue(`UPDATE tasks SET status = 'canceled', reason = 'canceled', finished_at = now(), updated_at = now() WHERE id = $1 AND host IS NULL AND status IN ('draft', 'queued')`, id)
-	b.Queue(`UPDATE tasks SET cancel_requested = TRUE, updated_at = now() WHERE id = $1 AND host IS NULL AND status IN ('leased', 'running')`, id)
-	b.Queue("SELECT pg_notify($1, '')", Channel)
-	if err := q.pool.SendBatch(ctx, &b).Close(); err != nil {
+	tag, err := q.pool.Exec(ctx, `UPDATE tasks SET (status, reason, finished_at, cancel_requested) = (SELECT 'canceled', 'canceled', now(), FALSE WHERE status IN ('draft', 'queued')
+			UNION ALL SELECT status, reason, finished_at, TRUE WHERE status IN ('leased', 'running')), updated_at = now()
+		WHERE id = $1 AND host IS NULL AND status IN ('draft', 'queued', 'leased', 'running')`, id)
+	if err != nil {
 		return t, err
 	}
-	return q.Get(ctx, id, false)
+	q.tell()
+	if t, err = q.Get(ctx, id, false); err == nil && tag.RowsAffected() == 0 {
+		err = task.Conflict("stint tasks get --shared "+id, "shared task %s has ended already: %s", id, t.Status)
+	}
+	return t, err
 }
 
 // Requeue queues a shared task again that has ended: with all its attempts, and at once.
@@ -100,8 +103,8 @@ func (q *Queue) Requeue(ctx context.Context, ref string) (t Task, err error) {
 	return q.Get(ctx, id, false)
 }
 
-// readFiles adds what task_files has of the tasks in a list: the contents of inputs that came without, and all outputs.
-func (q *Queue) readFiles(ctx context.Context, list []Task, contents bool) error {
+// readFiles adds what task_files has of the tasks in a list, with the contents of all files, or of inputs that a worker takes.
+func (q *Queue) readFiles(ctx context.Context, list []Task, contents, large bool) error {
 	place, ids := map[string]int{}, []string{}
 	for i, t := range list {
 		if t.hasFiles {
@@ -112,7 +115,7 @@ func (q *Queue) readFiles(ctx context.Context, list []Task, contents bool) error
 		return nil
 	}
 	rows, _ := q.pool.Query(ctx, `SELECT task_id::text, path, is_input, coalesce(size_bytes, 0), coalesce(sha256, ''), coalesce(storage_url, ''),
-		CASE WHEN $2 THEN content END FROM task_files WHERE task_id = ANY($1::text[]::uuid[]) ORDER BY path`, ids, contents) // ForEachRow returns the error
+		CASE WHEN $2 AND ($3 OR is_input AND octet_length(content) <= 1 << 20) THEN content END FROM task_files WHERE task_id = ANY($1::text[]::uuid[]) ORDER BY path`, ids, contents, large) // ForEachRow returns the error
 	var id string
 	var f File
 	_, err := pgx.ForEachRow(rows, []any{&id, &f.Path, &f.IsInput, &f.Size, &f.SHA256, &f.Where, &f.Content}, func() error {

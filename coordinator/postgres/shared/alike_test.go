@@ -59,10 +59,10 @@ func (t *told) isBefore(o *told) bool {
 	return t.created < o.created || t.created == o.created && t.id < o.id
 }
 
-func (r *rules) home(session string) string {
+func (r *rules) home(of *told) string {
 	var last *told
 	for _, t := range r.tasks {
-		if session != "" && t.session == session && t.host != "" && (last == nil || t.started > last.started) {
+		if of.session != "" && t.session == of.session && t.tenant == of.tenant && t.host != "" && (last == nil || t.started > last.started) {
 			last = t
 		}
 	}
@@ -77,11 +77,11 @@ func (r *rules) mayRun(t *told, host string) bool {
 		return true
 	}
 	for _, o := range r.tasks {
-		if o.session == t.session && (o.isHeld() || o.status == "queued" && o.isBefore(t)) {
+		if o.session == t.session && o.tenant == t.tenant && (o.isHeld() || o.status == "queued" && o.due <= r.now && o.isBefore(t)) {
 			return false
 		}
 	}
-	home := r.home(t.session)
+	home := r.home(t)
 	for worker, beat := range r.beats {
 		if hostOf[worker] == home && home != host && beat > r.now-silence {
 			return false
@@ -123,7 +123,7 @@ func (r *rules) lease(worker, id string, most int, f Filter, step int) (list []*
 	list = list[:min(len(list), max(0, min(most, a.most-r.running(id))))]
 	for _, t := range list {
 		t.note = ""
-		if home := r.home(t.session); home != "" && home != host {
+		if home := r.home(t); home != "" && home != host {
 			t.note = "the conversation of session " + t.session + " is on " + home + ", which has no worker any more; a new one was begun"
 		}
 	}
@@ -179,20 +179,21 @@ func TestAlike(t *testing.T) {
 			name := choose(rt, "first", "second", "third")
 			return name, Holder{ids[name], hostOf[name], leaseTime * time.Second}
 		}
-		some := func(rt *rapid.T) (list []Claim, held []*told) {
+		some := func(rt *rapid.T) (h Holder, list []Claim, held []*told) {
+			name, h := workerOf(rt)
 			if len(leases) > 0 {
 				list = rapid.SliceOfNDistinct(rapid.SampledFrom(leases), 0, 4, rapid.ID[Claim]).Draw(rt, "claims")
 			}
 			for _, c := range list {
-				if t := r.tasks[c.ID]; t.isHeld() && t.attempt == c.Attempt {
+				if t := r.tasks[c.ID]; t.isHeld() && t.attempt == c.Attempt && t.worker == name {
 					held = append(held, t)
 				}
 			}
-			return list, held
+			return h, list, held
 		}
 		one := func(rt *rapid.T) *told {
 			if len(r.tasks) == 0 {
-				rt.Skip("there is none")
+				return &told{id: newID(), status: "unknown"}
 			}
 			return r.tasks[rapid.SampledFrom(slices.Sorted(maps.Keys(r.tasks))).Draw(rt, "task")]
 		}
@@ -243,8 +244,7 @@ func TestAlike(t *testing.T) {
 				}
 			},
 			"renew": func(rt *rapid.T) {
-				_, h := workerOf(rt)
-				list, held := some(rt)
+				h, list, held := some(rt)
 				kept, err := q.Renew(ctx, h, list)
 				ok(err)
 				want := map[Claim]bool{}
@@ -257,16 +257,16 @@ func TestAlike(t *testing.T) {
 				}
 			},
 			"start": func(rt *rapid.T) {
-				list, held := some(rt)
-				ok(q.Start(ctx, list))
+				h, list, held := some(rt)
+				ok(q.Start(ctx, h, list))
 				for _, t := range held {
 					t.status = "running"
 				}
 			},
 			"give back": func(rt *rapid.T) {
-				list, held := some(rt)
+				h, list, held := some(rt)
 				begun := rapid.Bool().Draw(rt, "begun")
-				ok(q.GiveBack(ctx, list, begun, "why"))
+				ok(q.GiveBack(ctx, h, list, begun, "why"))
 				for _, t := range held {
 					if !begun {
 						t.retries++
@@ -281,7 +281,7 @@ func TestAlike(t *testing.T) {
 				}
 			},
 			"finish": func(rt *rapid.T) {
-				list, held := some(rt)
+				h, list, held := some(rt)
 				status, note := choose(rt, "", "done", "failed", "dead", "canceled"), choose(rt, "", "twin's")
 				var ended []Ended
 				for _, c := range list {
@@ -293,7 +293,7 @@ func TestAlike(t *testing.T) {
 					}
 					ended = append(ended, e)
 				}
-				ok(q.Finish(ctx, ended))
+				ok(q.Finish(ctx, h, ended))
 				for _, t := range held {
 					t.ends(map[string]string{"": "failed", "done": "succeeded", "failed": "failed", "dead": "deadletter", "canceled": "canceled"}[status])
 					if note != "" && status != "" {
@@ -339,7 +339,9 @@ func TestAlike(t *testing.T) {
 			"cancel": func(rt *rapid.T) {
 				t := one(rt)
 				_, err := q.Cancel(ctx, t.id)
-				ok(err)
+				if isOpen := t.isHeld() || t.status == "queued"; isOpen != (err == nil) {
+					rt.Fatalf("canceled one that is %s: %v", t.status, err)
+				}
 				if t.status == "queued" {
 					t.status = "canceled"
 				} else if t.isHeld() {
@@ -349,7 +351,7 @@ func TestAlike(t *testing.T) {
 			"requeue": func(rt *rapid.T) {
 				t := one(rt)
 				_, err := q.Requeue(ctx, t.id)
-				if isOpen := t.isHeld() || t.status == "queued"; isOpen != (err != nil) {
+				if isOpen := t.isHeld() || t.status == "queued" || t.status == "unknown"; isOpen != (err != nil) {
 					rt.Fatalf("requeued one that is %s: %v", t.status, err)
 				} else if !isOpen {
 					t.status, t.retries, t.cancel, t.next = "queued", t.attempt, false, 0

@@ -15,12 +15,12 @@ import (
 )
 
 // end finishes leases with the sentence that their tasks have failed.
-func (q *Queue) end(ctx context.Context, claims []Claim) error {
+func (q *Queue) end(ctx context.Context, h Holder, claims []Claim) error {
 	var list []Ended
 	for _, c := range claims {
 		list = append(list, Ended{c, nil, "ended by " + strconv.Itoa(c.Attempt)})
 	}
-	return q.Finish(ctx, list)
+	return q.Finish(ctx, h, list)
 }
 
 // TestAtOnce: workers that lease, give back, lose and finish at the same moment never have one task twice, nor more of an account than it
@@ -79,19 +79,19 @@ func TestAtOnce(t *testing.T) {
 				if err != nil || len(kept) != len(claims) {
 					t.Errorf("renewed %d of %d: %v", len(kept), len(claims), err)
 				}
-				if err := q.Start(ctx, claims); err != nil {
+				if err := q.Start(ctx, h, claims); err != nil {
 					t.Error(err)
 				}
 				switch random.IntN(10) {
 				case 0:
-					err = q.GiveBack(ctx, claims, false, "it may be another's")
+					err = q.GiveBack(ctx, h, claims, false, "it may be another's")
 				case 1: // the lease ends, and somebody notices
 					for _, c := range claims {
 						q.exec(t, "UPDATE tasks SET lease_expires_at = now() - interval '1 s' WHERE id = $1 AND attempt = $2 AND status = 'running'", c.ID, c.Attempt)
 					}
 					_, err = q.Reclaim(ctx)
 				default:
-					err = q.end(ctx, claims)
+					err = q.end(ctx, h, claims)
 				}
 				if err != nil {
 					t.Error(err)
@@ -132,22 +132,22 @@ func TestStale(t *testing.T) {
 	}
 	stale := claims(q.lease(t, h, "codex-main", 1))
 	for name, now := range map[string]func(){
-		"queued again": func() { must(t, q.GiveBack(ctx, stale, false, "why")) },
+		"queued again": func() { must(t, q.GiveBack(ctx, h, stale, false, "why")) },
 		"another's":    func() { q.lease(t, holder("b"), "codex-main", 1) },
 		"running": func() {
 			q.lease(t, h, "codex-main", 1) // its own, newer
-			must(t, q.Start(ctx, []Claim{{stale[0].ID, stale[0].Attempt + 1}}))
+			must(t, q.Start(ctx, h, []Claim{{stale[0].ID, stale[0].Attempt + 1}}))
 		},
-		"ended": func() { must(t, q.end(ctx, stale)) },
+		"ended": func() { must(t, q.end(ctx, h, stale)) },
 		"canceled": func() {
-			must(t, q.GiveBack(ctx, stale, false, "why"))
+			must(t, q.GiveBack(ctx, h, stale, false, "why"))
 			_, err := q.Cancel(ctx, stale[0].ID)
 			must(t, err)
 		},
 	} {
 		q.exec(t, "UPDATE tasks SET status = 'leased', leased_by = 'codex-main', lease_expires_at = now() + interval '1 min'") // as it was leased
 		if name == "another's" || name == "running" {
-			must(t, q.GiveBack(ctx, stale, false, "why"))
+			must(t, q.GiveBack(ctx, h, stale, false, "why"))
 		}
 		now()
 		before := all()
@@ -155,13 +155,13 @@ func TestStale(t *testing.T) {
 		if must(t, err); len(kept) > 0 {
 			t.Errorf("%s: renewed", name)
 		}
-		must(t, q.Start(ctx, stale))
-		must(t, q.end(ctx, stale))
-		must(t, q.GiveBack(ctx, stale, false, "stale"))
+		must(t, q.Start(ctx, h, stale))
+		must(t, q.end(ctx, h, stale))
+		must(t, q.GiveBack(ctx, h, stale, false, "stale"))
 		if after := all(); after != before {
 			t.Errorf("%s:\n%s\n%s", name, before, after)
 		}
-		q.exec(t, "UPDATE tasks SET status = 'queued', attempt = $1, leased_by = NULL", stale[0].Attempt-1)
+		q.exec(t, "UPDATE tasks SET status = 'queued', attempt = $1, leased_by = NULL, lease_expires_at = NULL", stale[0].Attempt-1)
 		stale = claims(q.lease(t, h, "codex-main", 1))
 	}
 }

@@ -33,7 +33,7 @@ var finishSQL = fmt.Sprintf(`WITH done AS (
 		UPDATE tasks t SET (%[1]s) = ROW(%[4]s),
 			leased_by = NULL, lease_expires_at = NULL, next_attempt_at = NULL, updated_at = now(), finished_at = now()
 		FROM json_populate_recordset(NULL::tasks, $1) g
-		WHERE t.host IS NULL AND t.id = g.id AND t.attempt = g.attempt AND t.status IN ('leased', 'running') RETURNING t.id
+		WHERE t.host IS NULL AND t.id = g.id AND t.attempt = g.attempt AND t.worker_id = $4 AND t.status IN ('leased', 'running') RETURNING t.id
 	), gone AS (
 		DELETE FROM task_files f USING done WHERE f.task_id = done.id AND NOT f.is_input
 	), ran AS (
@@ -47,7 +47,7 @@ var finishSQL = fmt.Sprintf(`WITH done AS (
 func given(columns []string) string { return "g." + strings.Join(columns, ", g.") }
 
 // Finish writes how tasks have ended, each if its lease is still the newest. One whose result the database does not take has failed.
-func (q *Queue) Finish(ctx context.Context, ended []Ended) error {
+func (q *Queue) Finish(ctx context.Context, h Holder, ended []Ended) error {
 	all := [3][]map[string]any{{}, {}, {}}
 	isInput := slices.Index(tables.Files.Columns, "is_input")
 	for _, e := range ended {
@@ -55,7 +55,7 @@ func (q *Queue) Finish(ctx context.Context, ended []Ended) error {
 			continue // a stale one must not hang its runs on the end of the newest
 		}
 		row := map[string]any{
-			"status": "failed", "reason": state.ClassOrphaned, "error_message": tables.Storable(e.Refused), "findings": []string{},
+			"status": "failed", "reason": state.ClassExit, "error_message": tables.Storable(e.Refused), "findings": []string{},
 			"limit_waits": 0, "iteration": 0, "input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0, "reasoning_tokens": 0, "cost_usd": 0,
 		}
 		if e.Rows != nil {
@@ -72,7 +72,7 @@ func (q *Queue) Finish(ctx context.Context, ended []Ended) error {
 		row["id"], row["attempt"] = e.ID, e.Attempt
 		all[0] = append(all[0], row)
 	}
-	var args [3]any
+	args := [4]any{3: h.Worker}
 	for i, rows := range all {
 		text, err := json.Marshal(rows)
 		if err != nil {
@@ -84,10 +84,10 @@ func (q *Queue) Finish(ctx context.Context, ended []Ended) error {
 	switch isRefused := server.IsRefusal(err); {
 	case isRefused && len(ended) > 1: // which of them is found one by one
 		for err = nil; err == nil && len(ended) > 0; ended = ended[1:] {
-			err = q.Finish(ctx, ended[:1])
+			err = q.Finish(ctx, h, ended[:1])
 		}
 	case isRefused && ended[0].Rows != nil:
-		return q.Finish(ctx, []Ended{{Claim: ended[0].Claim, Refused: "its result could not be stored: " + err.Error()}})
+		return q.Finish(ctx, h, []Ended{{Claim: ended[0].Claim, Refused: "its result could not be stored: " + err.Error()}})
 	}
 	return err
 }

@@ -84,7 +84,7 @@ var foreign = []struct{ name, columns, values, want, says string }{
 	{"attempts before", "prompt, attempt", `'p', 2147483647`, "succeeded", ""},
 	{"negative attempts", "prompt, attempt, retries", `'p', -2147483648, 2147483647`, "", ""},
 	{"a label of two lines", "prompt, label", `'p', E'a\nb'`, "failed", "label"},
-	{"a long session key", "prompt, session_key", `'p', repeat('x', 100000)`, "failed", "session"},
+	{"a long session key", "prompt, session_key", `'p', repeat('x', 100000)`, "succeeded", ""},
 	{"a long verify command", "prompt, verify_command", `'p', repeat('x', 100000)`, "failed", "verify command"},
 	{"a model that is an option", "prompt, model", `'p', '--yolo'`, "failed", "model"},
 	{"long ago", "prompt, scheduled_at", `'p', '-infinity'`, "succeeded", ""},
@@ -96,7 +96,10 @@ var foreign = []struct{ name, columns, values, want, says string }{
 	{"running without a lease", "prompt, status", `'p', 'running'`, "succeeded", ""},
 	{"running without an end", "prompt, status, lease_expires_at", `'p', 'running', 'infinity'`, "succeeded", ""},
 	{"leased long ago", "prompt, status, lease_expires_at, leased_by, attempt, retries", `'p', 'leased', '-infinity', 'codex', -2147483648, 2147483647`, "", ""},
-	{"leased from the future", "prompt, status, lease_expires_at", `'p', 'leased', now() + interval '1 hour'`, "leased", ""},
+	{"leased from the future", "prompt, status, lease_expires_at", `'p', 'leased', now() + interval '1 hour'`, "succeeded", ""},
+	{"held", "prompt, held", `'p', TRUE`, "queued", ""},
+	{"with a workspace", "prompt, workspace", `'p', '/tmp'`, "failed", "neither a workspace"},
+	{"an input file without content", "prompt, input_files", `'p', '[{"name": "a"}]'`, "failed", "has no content"},
 	{"a draft", "prompt, status", `'p', 'draft'`, "draft", ""},
 }
 
@@ -107,7 +110,7 @@ var refusedRows = map[string]string{
 	"a status of others":      `INSERT INTO tasks (prompt, status) VALUES ('p', 'done')`,
 	"no status":               `INSERT INTO tasks (prompt, status) VALUES ('p', NULL)`,
 	"files of NULL":           `INSERT INTO tasks (prompt, input_files) VALUES ('p', NULL)`,
-	"two of a session":        `INSERT INTO tasks (prompt, session_key, status) VALUES ('p', 's', 'running'), ('p', 's', 'leased')`,
+	"a huge value":            `INSERT INTO tasks (prompt, extra) VALUES ('p', jsonb_build_object('x', repeat('x', 9000000)))`,
 	"a long session key":      `INSERT INTO tasks (prompt, session_key) SELECT 'p', string_agg(md5(n::text), '') FROM generate_series(1, 3200) n`,
 }
 

@@ -1,11 +1,17 @@
 package shared
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"stint/coordinator/task"
 )
 
 // A Holder is who leases: a worker, and for how long.
@@ -21,19 +27,19 @@ type Filter struct{ TenantID, Queue string }
 // Rules of the lease query. A task that is in a session waits for those before it, and for the host that has its
 // conversation as long as a worker is alive there.
 const (
-	isDue = `t.host IS NULL AND t.status = 'queued' AND t.scheduled_at <= now() AND (t.next_attempt_at IS NULL OR t.next_attempt_at <= now())`
+	isDue = `t.host IS NULL AND t.status = 'queued' AND NOT t.held AND (t.lease_expires_at IS NULL OR t.lease_expires_at < now()) AND t.scheduled_at <= now() AND (t.next_attempt_at IS NULL OR t.next_attempt_at <= now())`
 
-	isNext = `(t.session_key IS NULL OR NOT EXISTS (SELECT FROM tasks s WHERE s.host IS NULL AND s.session_key = t.session_key
-			AND (s.status IN ('leased', 'running') OR s.status = 'queued' AND (s.created_at, s.id) < (t.created_at, t.id)))
+	isNext = `(t.session_key IS NULL OR NOT EXISTS (SELECT FROM tasks s WHERE s.host IS NULL AND s.tenant_id = t.tenant_id AND s.session_key = t.session_key
+			AND (s.status IN ('leased', 'running') OR s.status = 'queued' AND s.scheduled_at <= now() AND (s.created_at, s.id) < (t.created_at, t.id)))
 		AND NOT EXISTS (SELECT FROM worker_registry w WHERE w.hostname <> @host AND w.group_name IS NOT NULL AND w.last_heartbeat > now() - 3 * @ttl::interval
 			AND w.hostname = ` + home + `))`
 
-	home = `(SELECT s.worker_host FROM tasks s WHERE s.host IS NULL AND s.session_key = t.session_key AND s.worker_host IS NOT NULL ORDER BY s.started_at DESC LIMIT 1)`
+	home = `(SELECT s.worker_host FROM tasks s WHERE s.host IS NULL AND s.tenant_id = t.tenant_id AND s.session_key = t.session_key AND s.worker_host IS NOT NULL ORDER BY s.started_at DESC LIMIT 1)`
 
 	// The account is locked by the statement before, so nobody else counts now. ARRAY lets the planner expect few rows, however
 	// many wait. An attempt that another program set as high as it can be begins again.
 	leaseSQL = `WITH room AS (
-			SELECT a.id, a.tool, least(@most, a.max_concurrency - (SELECT count(*) FROM tasks l WHERE l.leased_by = a.id AND l.status IN ('leased', 'running'))) AS free
+			SELECT a.id, a.tool, least(@most, a.max_concurrency - (SELECT count(*) FROM tasks l WHERE l.host IS NULL AND l.leased_by = a.id AND l.status IN ('leased', 'running'))) AS free
 			FROM accounts a WHERE a.id = @account AND a.host IS NULL AND a.enabled AND NOT a.held AND (a.cool_until IS NULL OR a.cool_until <= now())
 		), picked AS (
 			SELECT t.id FROM tasks t, room WHERE ` + isDue + ` AND (t.tool = room.tool OR t.tool IS NULL) AND (t.account IS NULL OR t.account = room.id)
@@ -41,7 +47,7 @@ const (
 			ORDER BY t.priority DESC, t.created_at, t.id LIMIT (SELECT greatest(free, 0) FROM room) FOR UPDATE OF t SKIP LOCKED
 		), taken AS (
 			UPDATE tasks t SET status = 'leased', leased_by = @account, tool = coalesce(t.tool, (SELECT tool FROM room)), attempt = t.attempt % 2147483647 + 1, worker_id = @worker,
-				worker_host = @host, lease_expires_at = now() + @ttl::interval, next_attempt_at = NULL, started_at = now(), updated_at = now(),
+				worker_host = @host, lease_expires_at = now() + @ttl::interval, next_attempt_at = NULL, reason = NULL, error_message = NULL, started_at = now(), updated_at = now(),
 				note = 'the conversation of session ' || t.session_key || ' is on ' || nullif(` + home + `, @host) || ', which has no worker any more; a new one was begun'
 			WHERE t.id = ANY(ARRAY(SELECT id FROM picked)) RETURNING t.*
 		)
@@ -60,10 +66,19 @@ func (q *Queue) Lease(ctx context.Context, h Holder, account string, most int, f
 		return err
 	})
 	b.Queue("COMMIT")
-	if err := q.pool.SendBatch(ctx, &b).Close(); err != nil || len(list) == 0 {
+	var e *pgconn.PgError
+	if err := q.pool.SendBatch(ctx, &b).Close(); errors.As(err, &e) && e.Code == "23505" { // another worker has the session just now
+		return nil, nil
+	} else if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	return list, q.readFiles(ctx, list, true)
+	err = q.readFiles(ctx, list, true, false)
+	for i := range list {
+		if slices.ContainsFunc(list[i].Files, func(f File) bool { return f.IsInput && f.Content == nil }) {
+			list[i].wrong = cmp.Or(list[i].wrong, task.Wrong("inputFiles", "put large files where the workers can read them, and name the place in the prompt", "an input file has no content, or more than 1 MiB"))
+		}
+	}
+	return list, err
 }
 
 // A Claim names a lease: a task, and the attempt that the lease began.
@@ -74,7 +89,7 @@ type Claim struct {
 
 // held are the rows of claims that are still the newest. The database's clock does not matter: until somebody reclaims
 // a lease that is over it can be renewed.
-const held = `t.host IS NULL AND t.status IN ('leased', 'running') AND (t.id, t.attempt) IN (SELECT * FROM unnest(@ids::uuid[], @attempts::int[]))`
+const held = `t.host IS NULL AND t.worker_id = @worker AND t.status IN ('leased', 'running') AND (t.id, t.attempt) IN (SELECT * FROM unnest(@ids::uuid[], @attempts::int[]))`
 
 const (
 	renewSQL  = `UPDATE tasks t SET lease_expires_at = now() + @ttl::interval WHERE ` + held + ` RETURNING t.id::text, t.attempt, t.cancel_requested`
@@ -85,7 +100,7 @@ const (
 		status = CASE WHEN t.cancel_requested THEN 'canceled' WHEN t.attempt::bigint - t.retries - @free >= t.max_attempts THEN 'deadletter' ELSE 'queued' END,
 		finished_at = CASE WHEN t.cancel_requested OR t.attempt::bigint - t.retries - @free >= t.max_attempts THEN now() END, `
 
-	reclaimSQL = endLease + `reason = 'orphaned', error_message = 'the worker on ' || coalesce(t.worker_host, 'an unknown host') || ' was not heard of until its lease had ended'
+	reclaimSQL = endLease + `reason = CASE WHEN t.cancel_requested THEN 'canceled' ELSE 'orphaned' END, error_message = 'the worker on ' || coalesce(t.worker_host, 'an unknown host') || ' was not heard of until its lease had ended'
 		WHERE t.id IN (SELECT id FROM tasks WHERE host IS NULL AND status IN ('leased', 'running') AND (nullif(lease_expires_at, 'infinity') < now()) IS NOT FALSE LIMIT 1000 FOR UPDATE SKIP LOCKED)`
 )
 
@@ -100,25 +115,25 @@ func argsOf(claims []Claim, args pgx.NamedArgs) pgx.NamedArgs {
 
 // Renew prolongs leases to h.TTL from now on. It returns those that are still held, and which of these are to be canceled.
 func (q *Queue) Renew(ctx context.Context, h Holder, claims []Claim) (map[Claim]bool, error) {
-	rows, _ := q.pool.Query(ctx, renewSQL, argsOf(claims, pgx.NamedArgs{"ttl": h.TTL})) // claimsIn returns the error
+	rows, _ := q.pool.Query(ctx, renewSQL, argsOf(claims, pgx.NamedArgs{"worker": h.Worker, "ttl": h.TTL})) // claimsIn returns the error
 	return claimsIn(rows)
 }
 
 // Start notes that the agents of leases have begun.
-func (q *Queue) Start(ctx context.Context, claims []Claim) error {
+func (q *Queue) Start(ctx context.Context, h Holder, claims []Claim) error {
 	var b pgx.Batch
 	b.Queue("SELECT set_config('synchronous_commit', 'off', TRUE)") // if a crash of the server forgets it, the lease is there all the same
-	b.Queue(`UPDATE tasks t SET status = 'running', updated_at = now() WHERE `+held, argsOf(claims, pgx.NamedArgs{}))
+	b.Queue(`UPDATE tasks t SET status = 'running', updated_at = now() WHERE `+held, argsOf(claims, pgx.NamedArgs{"worker": h.Worker}))
 	return q.pool.SendBatch(ctx, &b).Close()
 }
 
 // GiveBack ends leases whose tasks are to be queued again at once. By no fault of theirs, if nothing of them had begun: that is no attempt.
-func (q *Queue) GiveBack(ctx context.Context, claims []Claim, begun bool, why string) error {
+func (q *Queue) GiveBack(ctx context.Context, h Holder, claims []Claim, begun bool, why string) error {
 	free := 1
 	if begun {
 		free = 0
 	}
-	_, err := q.pool.Exec(ctx, endLease+"note = @why WHERE "+held, argsOf(claims, pgx.NamedArgs{"why": why, "free": free}))
+	_, err := q.pool.Exec(ctx, endLease+`note = @why, reason = CASE WHEN t.cancel_requested THEN 'canceled' WHEN @free = 0 THEN 'orphaned' END, error_message = CASE WHEN @free = 0 AND NOT t.cancel_requested THEN @why END WHERE `+held, argsOf(claims, pgx.NamedArgs{"worker": h.Worker, "why": why, "free": free}))
 	return err
 }
 

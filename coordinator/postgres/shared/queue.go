@@ -58,6 +58,7 @@ type Task struct {
 	Answer         string            `json:"answer,omitempty" doc:"What the agent said last" example:"Fixed."`
 	Error          string            `json:"error,omitempty" doc:"What went wrong" example:"exit status 1"`
 	Reason         string            `json:"reason,omitempty" doc:"Class of that" example:"exit"`
+	Note           string            `json:"note,omitempty" doc:"What else its user should know" example:"its worker has ended"`
 	CreatedAt      time.Time         `json:"createdAt" doc:"When it was queued" example:"2026-11-21T03:15:09Z"`
 	StartedAt      time.Time         `json:"startedAt,omitzero" doc:"When it was leased last" example:"2026-11-21T03:15:10Z"`
 	FinishedAt     time.Time         `json:"finishedAt,omitzero" doc:"When it ended" example:"2026-11-21T03:17:10Z"`
@@ -86,16 +87,20 @@ const since, until = "least(greatest(", ", '0001-01-01Z'), '9999-12-30Z')"
 const columns = `t.id::text, t.status, coalesce(t.tool, ''), coalesce(t.model, ''), coalesce(t.account, ''), t.tenant_id, t.queue, coalesce(t.session_key, ''),
 	coalesce(t.label, ''), t.priority, coalesce(left(t.prompt, 1048577), ''), t.input_files, t.output_spec, coalesce(t.verify_command, ''), t.extra, coalesce(t.idempotency_key, ''),
 	t.attempt, t.retries, t.max_attempts, coalesce(t.leased_by, ''), coalesce(t.worker_host, ''), ` + since + `t.lease_expires_at` + until + `, ` + since + `t.scheduled_at` + until + `, ` + since + `t.next_attempt_at` + until + `,
-	coalesce(t.answer, ''), coalesce(t.error_message, ''), coalesce(t.reason, ''), ` + since + `t.created_at` + until + `, ` + since + `t.started_at` + until + `, ` + since + `t.finished_at` + until + `,
-	EXISTS (SELECT FROM task_files f WHERE f.task_id = t.id)`
+	coalesce(t.answer, ''), coalesce(t.error_message, ''), coalesce(t.reason, ''), coalesce(t.note, ''), ` + since + `t.created_at` + until + `, ` + since + `t.started_at` + until + `, ` + since + `t.finished_at` + until + `,
+	EXISTS (SELECT FROM task_files f WHERE f.task_id = t.id), t.workspace IS NOT NULL OR t.after <> '[]'`
 
 // scan reads a row of columns. A value that is no list of files, or of paths, is the task's own fault: see Task.wrong.
 func scan(row pgx.CollectableRow) (t Task, err error) {
 	var inputs, outputs, extra []byte
+	var isLocal bool
 	err = row.Scan(&t.ID, &t.Status, &t.Tool, &t.Model, &t.Account, &t.TenantID, &t.Queue, &t.SessionKey, &t.Label, &t.Priority, &t.Prompt,
 		&inputs, &outputs, &t.VerifyCommand, &extra, &t.IdempotencyKey, &t.Attempt, &t.Retries, &t.MaxAttempts, &t.LeasedBy, &t.WorkerHost,
 		&t.LeaseExpiresAt, &t.ScheduledAt, &t.NextAttemptAt,
-		&t.Answer, &t.Error, &t.Reason, &t.CreatedAt, &t.StartedAt, &t.FinishedAt, &t.hasFiles)
+		&t.Answer, &t.Error, &t.Reason, &t.Note, &t.CreatedAt, &t.StartedAt, &t.FinishedAt, &t.hasFiles, &isLocal)
+	if isLocal {
+		t.wrong = task.Wrong("workspace", "leave them out, or queue the task on one machine: stint task", "a shared task has neither a workspace nor tasks before it (after): any machine may run it")
+	}
 	var files []struct {
 		Name    string
 		Content *string
@@ -103,7 +108,7 @@ func scan(row pgx.CollectableRow) (t Task, err error) {
 		SHA256  string
 	}
 	if err := json.Unmarshal(inputs, &files); err != nil {
-		t.wrong = task.Wrong("inputFiles", `write [{"name": "notes.md", "content": "…"}]`, "input_files is no list of files: %v", err)
+		t.wrong = task.Wrong("inputFiles", `write [{"name": "notes.md", "content": "…"}]`, "input_files is no list of files")
 	}
 	for _, f := range files {
 		file := File{Path: f.Name, IsInput: true, Size: f.Size, SHA256: f.SHA256}
@@ -113,10 +118,10 @@ func scan(row pgx.CollectableRow) (t Task, err error) {
 		t.Files = append(t.Files, file)
 	}
 	if err := json.Unmarshal(outputs, &t.OutputSpec); err != nil {
-		t.wrong = task.Wrong("outputSpec", `write ["report.md"]`, "output_spec is no list of paths: %v", err)
+		t.wrong = task.Wrong("outputSpec", `write ["report.md"]`, "output_spec is no list of paths")
 	}
 	if err := json.Unmarshal(extra, &t.Extra); err != nil {
-		t.wrong = task.Wrong("extra", `write {"timeout": "30m"}`, "extra has a value that is no text: %v", err)
+		t.wrong = task.Wrong("extra", `write {"timeout": "30m"}`, "extra has a value that is no text")
 	}
 	return t, err
 }

@@ -114,7 +114,8 @@ func (o *Opener) Watch(ctx context.Context, tell func([]state.Task) error) error
 	known := map[string]string{} // by id: how it was
 	return o.Do(ctx, func(q *Queue) (err error) {
 		for ; err == nil; err = cmp.Or(err, task.Sleep(ctx, time.Second)) {
-			rows, _ := q.pool.Query(ctx, "SELECT "+listed+" FROM tasks t WHERE t.host IS NULL AND (t.status IN ('queued', 'leased', 'running') OR t.id = ANY($1::text[]::uuid[])) ORDER BY t.created_at, t.id",
+			rows, _ := q.pool.Query(ctx, "SELECT "+listed+` FROM (SELECT * FROM tasks WHERE host IS NULL AND status = 'queued' UNION ALL SELECT * FROM tasks WHERE host IS NULL AND status IN ('leased', 'running')
+				UNION ALL SELECT * FROM tasks WHERE host IS NULL AND id = ANY($1::text[]::uuid[]) AND status NOT IN ('queued', 'leased', 'running')) t ORDER BY t.created_at, t.id`,
 				slices.Collect(maps.Keys(known))) // CollectRows returns the error
 			list, err := pgx.CollectRows(rows, scan)
 			if err != nil {

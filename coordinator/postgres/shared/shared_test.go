@@ -63,7 +63,9 @@ func (q *Queue) add(t testing.TB, specs ...task.TaskSpec) []Task {
 	return list
 }
 
-func holder(host string) Holder { return Holder{uuid.New(), host, time.Minute} }
+func holder(host string) Holder {
+	return Holder{uuid.NewSHA1(uuid.NameSpaceOID, []byte(host)), host, time.Minute}
+}
 
 func (q *Queue) lease(t testing.TB, h Holder, account string, most int) []Task {
 	t.Helper()
@@ -125,7 +127,10 @@ func TestEnqueue(t *testing.T) {
 	}
 	leased := q.lease(t, holder("a"), "codex-main", 9)[0]
 	s := twinOf(&leased)
-	s.IdempotencyKey, s.OnFailure, s.OnIssue = spec.IdempotencyKey, "", ""
+	if !strings.HasPrefix(s.SessionKey, "shared-") || s.SessionKey == "shared-"+spec.SessionKey {
+		t.Errorf("the twin is in session %s", s.SessionKey)
+	}
+	s.IdempotencyKey, s.OnFailure, s.OnIssue, s.SessionKey = spec.IdempotencyKey, "", "", spec.SessionKey
 	if got, want := fmt.Sprintf("%+v", s), fmt.Sprintf("%+v", spec); got != want {
 		t.Errorf("twin\n%s, want\n%s", got, want)
 	}
@@ -176,12 +181,16 @@ func TestFence(t *testing.T) {
 	}
 	now := claims(q.lease(t, b, "codex-main", 1))
 	kept, err := q.Renew(ctx, a, append(old, now...))
+	if must(t, err); len(kept) > 0 {
+		t.Errorf("another worker renewed: %v", kept)
+	}
+	kept, err = q.Renew(ctx, b, append(old, now...))
 	must(t, err)
 	if _, both := kept[old[0]]; both || len(kept) != 1 {
 		t.Errorf("renewed: %v", kept)
 	}
-	must(t, q.GiveBack(ctx, old, false, "stale"))
-	must(t, q.Start(ctx, old))
+	must(t, q.GiveBack(ctx, holder("a"), old, false, "stale"))
+	must(t, q.Start(ctx, holder("a"), old))
 	if got, err := q.Get(ctx, now[0].ID, false); got.Status != "leased" || got.Attempt != 2 || err != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -262,7 +271,7 @@ func TestSessionMoves(t *testing.T) {
 		}
 		rows, err := maker.Of(&task.TaskRecord{Task: state.Task{ID: newID(), Status: state.Done, Agent: "codex", Prompt: "p", Note: step.twins, CreatedAt: time.Now(), UpdatedAt: time.Now()}})
 		must(t, err)
-		must(t, q.Finish(ctx, []Ended{{Claim{list[0].ID, list[0].Attempt}, rows, ""}}))
+		must(t, q.Finish(ctx, step.h, []Ended{{Claim{list[0].ID, list[0].Attempt}, rows, ""}}))
 		if got := note(list[0].ID); got != step.ends {
 			t.Errorf("step %d: at its end the note is %q", i, got)
 		}
@@ -379,7 +388,7 @@ func (q *Queue) plan(t *testing.T, mode, sql string, named pgx.NamedArgs) (plan 
 			}
 			sql, execute = numbered, execute+"("+strings.Join(texts, ", ")+")"
 		} else if strings.Contains(sql, "$1") {
-			execute += map[bool]string{true: "('[]', '[]', '[]')", false: "('" + newID() + "')"}[sql == finishSQL]
+			execute += map[bool]string{true: "('[]', '[]', '[]', '" + newID() + "')", false: "('" + newID() + "')"}[sql == finishSQL]
 		}
 		for _, s := range []string{"SET LOCAL plan_cache_mode = " + mode, "PREPARE it AS " + sql} {
 			_, err := tx.Exec(t.Context(), s)
@@ -416,12 +425,12 @@ func TestFinish(t *testing.T) {
 	rows, err := maker.Of(twin)
 	must(t, err)
 	stale := Ended{Claim{leased.ID, leased.Attempt - 1}, rows, ""}
-	must(t, q.Finish(ctx, []Ended{stale}))
+	must(t, q.Finish(ctx, holder("a"), []Ended{stale}))
 	if got, _ := q.Get(ctx, leased.ID, true); got.Status != "leased" || len(got.Files) != 1 {
 		t.Fatalf("a stale result was taken: %+v", got)
 	}
 	for range 2 {
-		must(t, q.Finish(ctx, []Ended{{Claim{leased.ID, leased.Attempt}, rows, ""}}))
+		must(t, q.Finish(ctx, holder("a"), []Ended{{Claim{leased.ID, leased.Attempt}, rows, ""}}))
 	}
 	got, err := q.Get(ctx, leased.ID, true)
 	must(t, err)
@@ -445,7 +454,7 @@ func TestFinish(t *testing.T) {
 		rows.Task[slices.Index(tables.Tasks.Columns, "limit_waits")] = i * (1 << 40)
 		three = append(three, Ended{Claim{l.ID, l.Attempt}, rows, ""})
 	}
-	must(t, q.Finish(ctx, append([]Ended{three[1], stale}, three[0])))
+	must(t, q.Finish(ctx, holder("a"), append([]Ended{three[1], stale}, three[0])))
 	for i, want := range []string{"succeeded said ", "failed  its result could not be stored: "} {
 		if got, _ := q.Get(ctx, two[i].ID, false); !strings.HasPrefix(got.Status+" "+got.Answer+" "+got.Error, want) {
 			t.Errorf("beside another: %+v, want %s", got, want)
@@ -453,7 +462,7 @@ func TestFinish(t *testing.T) {
 	}
 	q.add(t, task.TaskSpec{Prompt: "wrong"})
 	wrong := q.lease(t, holder("a"), "codex-main", 1)[0]
-	must(t, q.Finish(ctx, []Ended{{Claim{wrong.ID, wrong.Attempt}, nil, "the prompt is no good"}}))
+	must(t, q.Finish(ctx, holder("a"), []Ended{{Claim{wrong.ID, wrong.Attempt}, nil, "the prompt is no good"}}))
 	if got, _ := q.Get(ctx, wrong.ID, false); got.Status != "failed" || got.Error != "the prompt is no good" {
 		t.Errorf("refused: %+v", got)
 	}

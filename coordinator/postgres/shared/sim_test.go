@@ -93,12 +93,12 @@ func (m *model) Renew(_ context.Context, h Holder, claims []Claim) (map[Claim]bo
 	return kept, nil
 }
 
-func (m *model) Start(_ context.Context, claims []Claim) error {
+func (m *model) Start(_ context.Context, _ Holder, claims []Claim) error {
 	m.each(claims, func(r *row) { r.Status = "running" })
 	return nil
 }
 
-func (m *model) Finish(_ context.Context, ended []Ended) error {
+func (m *model) Finish(_ context.Context, _ Holder, ended []Ended) error {
 	for _, e := range ended {
 		m.each([]Claim{e.Claim}, func(r *row) {
 			r.Status, r.finishes = e.Rows.ID, r.finishes+1
@@ -108,7 +108,7 @@ func (m *model) Finish(_ context.Context, ended []Ended) error {
 	return nil
 }
 
-func (m *model) GiveBack(_ context.Context, claims []Claim, begun bool, _ string) error {
+func (m *model) GiveBack(_ context.Context, _ Holder, claims []Claim, begun bool, _ string) error {
 	m.each(claims, func(r *row) {
 		if r.Status = "queued"; !begun {
 			r.Retries++
@@ -232,18 +232,18 @@ func (b *boot) Renew(ctx context.Context, h Holder, claims []Claim) (map[Claim]b
 	return over(ctx, b, func() (map[Claim]bool, error) { return b.model.Renew(ctx, h, claims) })
 }
 
-func (b *boot) Start(ctx context.Context, claims []Claim) error {
-	_, err := over(ctx, b, none(func() error { return b.model.Start(ctx, claims) }))
+func (b *boot) Start(ctx context.Context, h Holder, claims []Claim) error {
+	_, err := over(ctx, b, none(func() error { return b.model.Start(ctx, h, claims) }))
 	return err
 }
 
-func (b *boot) Finish(ctx context.Context, ended []Ended) error {
-	_, err := over(ctx, b, none(func() error { return b.model.Finish(ctx, ended) }))
+func (b *boot) Finish(ctx context.Context, h Holder, ended []Ended) error {
+	_, err := over(ctx, b, none(func() error { return b.model.Finish(ctx, h, ended) }))
 	return err
 }
 
-func (b *boot) GiveBack(ctx context.Context, claims []Claim, begun bool, why string) error {
-	_, err := over(ctx, b, none(func() error { return b.model.GiveBack(ctx, claims, begun, why) }))
+func (b *boot) GiveBack(ctx context.Context, h Holder, claims []Claim, begun bool, why string) error {
+	_, err := over(ctx, b, none(func() error { return b.model.GiveBack(ctx, h, claims, begun, why) }))
 	return err
 }
 

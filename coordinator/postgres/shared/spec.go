@@ -108,6 +108,9 @@ func twinOf(t *Task) task.TaskSpec {
 	s.Account, s.NotBefore = t.LeasedBy, time.Time{} // it is due, by the database's clock
 	s.OnFailure, s.OnIssue = "none", "none"          // a follow-up would be this machine's alone
 	s.IdempotencyKey = twinKey(t.ID, t.Attempt)
+	if s.SessionKey != "" { // a name that no session of this machine has, whoever chose the key
+		s.SessionKey = "shared-" + uuid.NewSHA1(uuid.NameSpaceOID, []byte(t.TenantID+"\x00"+t.SessionKey)).String()
+	}
 	s.MaxAttempts = max(1, t.MaxAttempts-max(0, t.Attempt-t.Retries-1))
 	return s
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"stint/coordinator/postgres/tables"
@@ -22,9 +23,9 @@ import (
 type Store interface {
 	Lease(ctx context.Context, h Holder, account string, most int, f Filter) ([]Task, error)
 	Renew(ctx context.Context, h Holder, claims []Claim) (map[Claim]bool, error)
-	Start(ctx context.Context, claims []Claim) error
-	Finish(ctx context.Context, ended []Ended) error
-	GiveBack(ctx context.Context, claims []Claim, begun bool, why string) error
+	Start(ctx context.Context, h Holder, claims []Claim) error
+	Finish(ctx context.Context, h Holder, ended []Ended) error
+	GiveBack(ctx context.Context, h Holder, claims []Claim, begun bool, why string) error
 	HeldBy(ctx context.Context, h Holder) (map[Claim]bool, error)
 	Reclaim(ctx context.Context) (int, error)
 	Cool(ctx context.Context, account string, wait time.Duration) error
@@ -78,7 +79,8 @@ type lease struct {
 	waits   bool         // it has run and waits for another try: it has no slot
 	back    string       // why it is to be queued again by no fault of its own; "": it is not
 	refused string       // why the master did not take it
-	ending  bool         // its twin is being canceled
+	ending  atomic.Bool  // its twin is being canceled
+	since   time.Time    // when it was leased
 }
 
 // A Worker leases shared tasks and runs them by its master.
@@ -93,7 +95,7 @@ type Worker struct {
 	cools    map[string]time.Time // until when it has told that they are rate-limited
 	dry      map[string]bool      // accounts for which the store had less than was asked for, and nothing has happened since
 	isEnding bool                 // its master has ended: nothing may take long
-	trouble  string               // what went wrong the last time; "": nothing
+	troubles map[string]string    // what went wrong the last time, by what it did
 	cancels  sync.WaitGroup
 
 	mu    sync.Mutex
@@ -105,7 +107,7 @@ func NewWorker(o Options, s Store, m Master, wake <-chan struct{}) *Worker {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Worker{o: o, store: s, master: m, wake: wake, leases: map[string]*lease{}, cools: map[string]time.Time{}, dry: map[string]bool{}, until: map[string]*task.Lease{}}
+	return &Worker{o: o, store: s, master: m, wake: wake, leases: map[string]*lease{}, cools: map[string]time.Time{}, dry: map[string]bool{}, troubles: map[string]string{}, until: map[string]*task.Lease{}}
 }
 
 // LeaseOf returns the lease under which a twin may run; nil if there is none any more. It may be called by any goroutine.
@@ -131,7 +133,7 @@ func (w *Worker) Run(ctx context.Context) {
 			renewed, isTold = time.Time{}, true
 		}
 		w.isEnding = ctx.Err() != nil
-		if taken = taken || w.try("take over the tasks of a worker before", w.takeOver); taken {
+		if taken = taken || w.beat(isLeaving) && w.try("take over the tasks of a worker before", w.takeOver); taken {
 			if w.isEnding {
 				w.noteAll()
 			}
@@ -166,7 +168,7 @@ func (w *Worker) Run(ctx context.Context) {
 		} else if w.isEnding {
 			return
 		}
-		timer := time.NewTimer(w.o.Poll)
+		timer := time.NewTimer(min(w.o.Poll, w.o.Renew/4))
 		select {
 		case <-ctx.Done():
 		case <-w.wake:
@@ -206,11 +208,11 @@ func (w *Worker) try(what string, do func(ctx context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	err := do(ctx)
-	if text := fmt.Sprint(err); err != nil && text != w.trouble {
+	if text := fmt.Sprint(err); err != nil && text != w.troubles[what] {
 		w.o.Log.Warn("the worker could not "+what, "error", err)
-		w.trouble = text
+		w.troubles[what] = text
 	} else if err == nil {
-		w.trouble = ""
+		delete(w.troubles, what)
 	}
 	return err == nil
 }
@@ -272,7 +274,7 @@ func (w *Worker) poll() {
 		w.dry[account] = len(list) < most
 		var all sync.WaitGroup
 		for i := range list {
-			l := &lease{Claim: Claim{list[i].ID, list[i].Attempt}, account: account, twin: newID(), until: task.NewLease(until), status: state.Queued}
+			l := &lease{Claim: Claim{list[i].ID, list[i].Attempt}, account: account, twin: newID(), until: task.NewLease(until), since: w.o.Now(), status: state.Queued}
 			w.leases[l.twin] = l
 			w.mu.Lock()
 			w.until[l.twin] = l.until
@@ -293,12 +295,15 @@ func (w *Worker) submit(l *lease, t *Task) {
 		s.Workspace, err = w.o.SessionDir(s.SessionKey)
 	}
 	if err == nil {
-		_, err = w.master.Submit(context.Background(), s)
+		var twin state.Task
+		if twin, err = w.master.Submit(context.Background(), s); err == nil && twin.ID != s.ID {
+			err = errors.New("the ledger has the twin of another lease with that number")
+		}
 	}
 	var e *task.Error
 	switch {
 	case err == nil:
-	case errors.As(err, &e) && e.Code == task.CodeInvalid:
+	case errors.As(err, &e) && !slices.Contains([]task.Code{task.CodeBusy, task.CodeFull, task.CodeShortage, task.CodeStopped, task.CodeUnavailable}, e.Code):
 		l.status, l.refused = state.Failed, e.Error()
 	default: // it is full, or ends
 		l.status, l.back = state.Canceled, "its worker could not take it: "+err.Error()
@@ -355,12 +360,12 @@ func (w *Worker) report() {
 			begun = append(begun, l)
 		}
 	}
-	if len(begun) > 0 && w.try("say that tasks have begun", func(ctx context.Context) error { return w.store.Start(ctx, claimsOf(begun)) }) {
+	if len(begun) > 0 && w.try("say that tasks have begun", func(ctx context.Context) error { return w.store.Start(ctx, w.o.Holder, claimsOf(begun)) }) {
 		for _, l := range begun {
 			l.isTold = true
 		}
 	}
-	if len(ended) > 0 && w.try("hand over results", func(ctx context.Context) error { return w.store.Finish(ctx, ended) }) {
+	if len(ended) > 0 && w.try("hand over results", func(ctx context.Context) error { return w.store.Finish(ctx, w.o.Holder, ended) }) {
 		clear(w.dry) // a permit is free, and the next task of a session may begin
 		for _, l := range w.leases {
 			if slices.ContainsFunc(ended, func(e Ended) bool { return e.Claim == l.Claim }) {
@@ -369,8 +374,12 @@ func (w *Worker) report() {
 		}
 	}
 	for _, l := range back {
-		if w.try("give tasks back", func(ctx context.Context) error { return w.store.GiveBack(ctx, []Claim{l.Claim}, l.begun, l.back) }) {
+		if w.try("give tasks back", func(ctx context.Context) error {
+			return w.store.GiveBack(ctx, w.o.Holder, []Claim{l.Claim}, l.begun, l.back)
+		}) {
 			w.forget(l)
+		} else {
+			break // the store is away
 		}
 	}
 }
@@ -423,13 +432,19 @@ func (w *Worker) beat(isLeaving bool) bool {
 // look finds out which leases it has lost, and which tasks are to be canceled.
 func (w *Worker) look() bool {
 	var kept map[Claim]bool
-	if len(w.leases) > 0 && !w.try("look at its leases", func(ctx context.Context) (err error) {
+	if !w.try("look at its leases", func(ctx context.Context) (err error) {
 		kept, err = w.store.HeldBy(ctx, w.o.Holder)
 		return err
 	}) {
 		return false
 	}
 	w.holds(kept)
+	for _, l := range w.leases {
+		delete(kept, l.Claim)
+	}
+	for c := range kept { // the answer to its lease was lost
+		w.leases[c.ID] = &lease{Claim: c, until: task.NewLease(time.Time{}), status: state.Canceled, back: "its worker was not told of it"}
+	}
 	return true
 }
 
@@ -444,11 +459,14 @@ func (w *Worker) holds(kept map[Claim]bool) {
 	}
 }
 
-// endLost ends the twins of leases that are over: who has them now, or will have, is somebody else.
+// endLost gives back what its master does not begin, and ends the twins of leases that are over: who has them now, or will have, is somebody else.
 func (w *Worker) endLost() {
 	for _, l := range w.leases {
 		if until, _ := l.until.Until(); !until.IsZero() && !until.After(w.o.Now()) {
 			l.back = cmp.Or(l.back, "its worker could not renew the lease in time")
+			w.end(l)
+		} else if l.status == state.Queued && !l.begun && w.o.Now().Sub(l.since) >= w.o.TTL && !l.since.IsZero() {
+			l.back = cmp.Or(l.back, "its worker had no place for it")
 			w.end(l)
 		}
 	}
@@ -456,13 +474,13 @@ func (w *Worker) endLost() {
 
 // end cancels a twin, without waiting for that.
 func (w *Worker) end(l *lease) {
-	if l.ending || l.status.Terminal() {
+	if l.status.Terminal() || l.ending.Swap(true) {
 		return
 	}
-	l.ending = true
 	w.cancels.Go(func() {
 		if _, err := w.master.Cancel(context.Background(), l.twin, ledger.ByWorker); err != nil {
 			w.o.Log.Warn("the twin of a shared task could not be canceled", "task", l.twin, "error", err)
+			l.ending.Store(false) // it is tried again
 		}
 	})
 }
@@ -470,16 +488,14 @@ func (w *Worker) end(l *lease) {
 // release gives back what has not begun, and if the runs of the master have ended, all that is left.
 func (w *Worker) release(all bool) {
 	for _, l := range w.leases {
-		if l.status.Terminal() || !all && (l.status == state.Running || l.back != "") {
+		if l.status.Terminal() || l.status == state.Running || !all && l.back != "" { // what runs still could not be ended: its lease runs out
 			continue
 		}
 		if l.back == "" { // by no fault of the task
 			l.back, l.begun = "its worker has ended", false
 		}
-		if all { // the next master cancels the twin
+		if w.end(l); all { // nothing of it can begin any more
 			l.status = state.Canceled
-		} else {
-			w.end(l)
 		}
 	}
 }

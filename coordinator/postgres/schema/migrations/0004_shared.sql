@@ -20,7 +20,7 @@ DROP INDEX idx_tasks_fetch;
 DROP INDEX idx_tasks_lease;
 CREATE INDEX idx_tasks_fetch ON tasks (priority DESC, created_at, id) WHERE host IS NULL AND status = 'queued';
 CREATE INDEX idx_tasks_lease ON tasks (lease_expires_at) WHERE host IS NULL AND status IN ('leased', 'running');
-CREATE INDEX idx_tasks_session ON tasks (session_key, created_at) WHERE host IS NULL AND session_key IS NOT NULL;
+CREATE INDEX idx_tasks_session ON tasks (session_key, tenant_id, created_at) WHERE host IS NULL AND session_key IS NOT NULL;
 
 -- What is not there needs no place in an index, each time that a row is written.
 DROP INDEX idx_tasks_idempotency_key;
@@ -30,19 +30,38 @@ CREATE UNIQUE INDEX idx_tasks_host_idempotency_key ON tasks (host, idempotency_k
 
 -- One at a time in a session, whatever workers and people do at the same moment. So far no worker of ours has one.
 UPDATE tasks SET status = 'queued' WHERE host IS NULL AND session_key IS NOT NULL AND status IN ('leased', 'running');
-CREATE UNIQUE INDEX idx_tasks_session_lease ON tasks (session_key) WHERE host IS NULL AND status IN ('leased', 'running');
+CREATE UNIQUE INDEX idx_tasks_session_lease ON tasks (session_key, tenant_id) WHERE host IS NULL AND status IN ('leased', 'running');
 
--- Producers of another kind name the files that they want as output_files.
-CREATE OR REPLACE FUNCTION stint_output_files() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Producers say what is to be done, and nothing of leases, nor when it was queued. Those of another kind name the files that they
+-- want as output_files.
+CREATE OR REPLACE FUNCTION stint_queue_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW.output_spec = '[]' THEN
+    IF NEW.output_spec = '[]' AND NEW.output_files IS NOT NULL THEN
         NEW.output_spec := NEW.output_files;
     END IF;
     NEW.output_files := NULL;
+    IF NEW.status IN ('leased', 'running') THEN
+        NEW.status := 'queued';
+    END IF;
+    NEW.leased_by := NULL;
+    NEW.lease_expires_at := NULL;
+    NEW.worker_id := NULL;
+    NEW.worker_host := NULL;
+    NEW.started_at := NULL;
+    NEW.attempt := 0;
+    NEW.retries := 0;
+    NEW.created_at := clock_timestamp();
     RETURN NEW;
 END $$;
-CREATE TRIGGER output_files BEFORE INSERT ON tasks FOR EACH ROW
-    WHEN (NEW.host IS NULL AND NEW.output_files IS NOT NULL) EXECUTE FUNCTION stint_output_files();
+CREATE TRIGGER queue_task BEFORE INSERT ON tasks FOR EACH ROW
+    WHEN (NEW.host IS NULL AND (NEW.output_files IS NOT NULL OR NEW.status NOT IN ('draft', 'queued') OR NEW.leased_by IS NOT NULL OR NEW.lease_expires_at IS NOT NULL
+        OR NEW.worker_id IS NOT NULL OR NEW.worker_host IS NOT NULL OR NEW.started_at IS NOT NULL OR NEW.attempt <> 0 OR NEW.retries <> 0
+        OR NEW.created_at NOT BETWEEN now() AND clock_timestamp()))
+    EXECUTE FUNCTION stint_queue_task();
+
+-- What a worker reads at once is bounded; it says itself what is too long for it.
+ALTER TABLE tasks ADD CONSTRAINT tasks_size_check CHECK (host IS NOT NULL OR octet_length(coalesce(prompt, '')) + octet_length(coalesce(verify_command, ''))
+    + octet_length(input_files::text) + octet_length(output_spec::text) + octet_length(extra::text) <= 8 << 20) NOT VALID;
 
 -- Workers wake up when something was queued, however it came to be. Who sets stint.tells to no notifies them himself.
 CREATE OR REPLACE FUNCTION stint_notify_queue() RETURNS trigger LANGUAGE plpgsql AS $$
