@@ -100,7 +100,8 @@ func (a *app) accountAddCommand() *cobra.Command {
 		values, err := f.values(c)
 		if a.shared && err == nil {
 			return a.onShared(c, func(ctx context.Context, q *shared.Queue) error {
-				return q.AddAccount(ctx, shared.Account{ID: id, Tool: f.Tool, GroupName: f.GroupName, Max: f.Max, Env: f.env, CredRef: credRef})
+				err := q.AddAccount(ctx, shared.Account{ID: id, Tool: f.Tool, GroupName: f.GroupName, Max: f.Max, Env: f.env, CredRef: credRef})
+				return cmp.Or(err, printText(a.stdout, "added "+id))
 			})
 		}
 		dir, wrong := a.ownState()

@@ -441,10 +441,6 @@ func (c *Config) check() error {
 	if c.BackoffBase > c.BackoffMax {
 		return fmt.Errorf("backoff_base (%s) is longer than backoff_max (%s)", task.FormatLimit(c.BackoffBase), task.FormatLimit(c.BackoffMax))
 	}
-	if c.WorkerRenew <= 0 || c.WorkerPoll <= 0 || c.WorkerLeaseTTL < 2*c.WorkerRenew+c.leaseMargin() {
-		return fmt.Errorf("worker.lease_ttl (%s) has to be longer than two times worker.renew (%s) and grace (%s), and worker.poll_interval not 0",
-			task.FormatLimit(c.WorkerLeaseTTL), task.FormatLimit(c.WorkerRenew), task.FormatLimit(c.Grace))
-	}
 	if c.HeartbeatInterval <= 0 {
 		return fmt.Errorf("heartbeat_interval must be longer than 0")
 	}

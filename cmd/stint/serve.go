@@ -247,13 +247,13 @@ func (m *master) signals(ctx context.Context, opened *atomic.Pointer[coordinator
 	signals := make(chan os.Signal, 3)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() { // ends with the program
-		if s := <-signals; m.leases && opened.Load() != nil {
+		s := <-signals
+		if m.leases && opened.Load() != nil {
 			m.log.Info("draining: nothing more begins, and the worker ends after its runs; a second signal gives them a grace time", "signal", s.String())
 			_ = opened.Load().Handover(ctx) // it cannot fail
-		} else {
-			signals <- s
+			s = <-signals
 		}
-		m.log.Info("stopping: runs have a grace time, a second signal ends them at once", "signal", (<-signals).String())
+		m.log.Info("stopping: runs have a grace time, a second signal ends them at once", "signal", s.String())
 		cancel(task.ErrShutdown)
 		select {
 		case s := <-signals:

@@ -60,7 +60,10 @@ func fromShared[T any](a *app, c *cobra.Command, get func(*shared.Queue, context
 
 // listShared prints tasks of the shared queue, the newest first.
 func (a *app) listShared(c *cobra.Command, o *lsOptions) error {
-	for _, s := range o.status {
+	words := map[string]string{"done": "succeeded", "dead": "deadletter"} // as the ledger has them
+	for i, s := range o.status {
+		s = cmp.Or(words[s], s)
+		o.status[i] = s
 		if !slices.Contains(strings.Split(sharedStatuses, ", "), s) {
 			return usage("stint ls --shared --status queued", "the shared queue has no status %q; it is one of %s", s, sharedStatuses)
 		}
@@ -85,6 +88,9 @@ func (a *app) showShared(c *cobra.Command, ref string, contents bool, path ...st
 		return err
 	}
 	d, files := &description{}, ""
+	if time.Now().After(t.ScheduledAt) {
+		t.ScheduledAt = time.Time{}
+	}
 	for _, f := range t.Files {
 		if len(path) > 0 && f.Path == path[0] && !f.IsInput && f.Content != nil {
 			return copySafe(a.stdout, bytes.NewReader(f.Content))
@@ -95,12 +101,15 @@ func (a *app) showShared(c *cobra.Command, ref string, contents bool, path ...st
 		return &cliError{code: exitNotFound, message: fmt.Sprintf("the database has no collected file %q of shared task %s", path[0], t.ID), try: "stint files --shared " + t.ID}
 	}
 	for l := range slices.Chunk([]string{
-		"task", t.ID, "status", t.Status, "reason", t.Reason, "error", t.Error, "session", t.SessionKey, "agent", strings.TrimSpace(t.Tool + " " + t.Model),
+		"task", t.ID, "status", t.Status, "reason", t.Reason, "error", t.Error, "note", t.Note, "session", t.SessionKey, "agent", strings.TrimSpace(t.Tool + " " + t.Model),
 		"account", cmp.Or(t.LeasedBy, t.Account), "worker", t.WorkerHost, "lease until", localTime(t.LeaseExpiresAt), "label", t.Label, "priority", fmt.Sprint(t.Priority),
 		"attempt", fmt.Sprintf("%d of %d", t.Attempt-t.Retries, t.MaxAttempts), "not before", localTime(t.ScheduledAt), "tenant", t.TenantID, "queue", t.Queue,
 		"to collect", strings.Join(t.OutputSpec, ", "), "verify", t.VerifyCommand, "started", localTime(t.StartedAt), "finished", localTime(t.FinishedAt),
 	}, 2) {
 		d.line(l[0], l[1])
+	}
+	if c.Name() == "files" {
+		return a.print(t.Files, files)
 	}
 	d.text("files", files)
 	d.text("prompt", t.Prompt)

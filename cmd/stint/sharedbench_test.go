@@ -216,8 +216,8 @@ func (m *benchWorker) Run(context.Context, task.Turn, func(task.Event)) task.Out
 }
 
 // Finish counts what is written.
-func (m *benchWorker) Finish(ctx context.Context, ended []shared.Ended) error {
-	err := m.Queue.Finish(ctx, ended)
+func (m *benchWorker) Finish(ctx context.Context, h shared.Holder, ended []shared.Ended) error {
+	err := m.Queue.Finish(ctx, h, ended)
 	if err == nil {
 		m.finished <- len(ended)
 	}

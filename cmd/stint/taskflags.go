@@ -107,6 +107,9 @@ func (a *app) place(o *taskOptions, s *task.TaskSpec) error {
 	if a.shared { // nothing of this machine counts
 		return admission.CheckFields(s)
 	}
+	if s.Shared {
+		return usage("stint enqueue --shared --spec FILE", "the spec is of a task for the shared queue")
+	}
 	base, err := a.base()
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,6 +87,10 @@ func (m *master) openQueue(ctx context.Context) (q *shared.Queue, err error) {
 	if m.shared == nil {
 		return nil, errNoShared
 	}
+	if c := m.cfg; c.WorkerRenew <= 0 || c.WorkerPoll <= 0 || c.WorkerLeaseTTL < 2*c.WorkerRenew+c.leaseMargin() {
+		return nil, usage("stint worker start --help", "worker.lease_ttl (%s) has to be longer than two times worker.renew (%s) and grace (%s), and worker.poll_interval not 0",
+			task.FormatLimit(c.WorkerLeaseTTL), task.FormatLimit(c.WorkerRenew), task.FormatLimit(c.Grace))
+	}
 	err = m.shared.Do(ctx, func(queue *shared.Queue) error {
 		q = queue
 		list, err := q.Accounts(ctx)
@@ -101,7 +106,7 @@ func (m *master) openQueue(ctx context.Context) (q *shared.Queue, err error) {
 			}
 		}
 		if err == nil && len(m.usable(list)) == 0 {
-			m.log.Warn("no account of the shared queue can be used here; to add one: stint account add --shared --help")
+			m.log.Warn("no account can be used: it takes one in the shared queue (stint account add --shared) and one of the same id here (stint account add)")
 		}
 		return err
 	})
@@ -142,7 +147,7 @@ func (m *master) newWorker(c *coordinator.Coordinator, q *shared.Queue, wake <-c
 		},
 		SessionDir: func(key string) (string, error) {
 			data, err := xdg("XDG_DATA_HOME", ".local/share")
-			dir := filepath.Join(data, "stint", "shared", uuid.NewSHA1(uuid.NameSpaceOID, []byte(key)).String())
+			dir := filepath.Join(data, "stint", "shared", key)
 			if err == nil {
 				err = durable.MkdirAll(durable.OS, dir)
 			}
@@ -153,4 +158,4 @@ func (m *master) newWorker(c *coordinator.Coordinator, q *shared.Queue, wake <-c
 }
 
 // leaseMargin is how long before its end a lease is given up: its gate looks twice a second, and then the agent has its grace.
-func (c *Config) leaseMargin() time.Duration { return c.Grace + 2*time.Second }
+func (c *Config) leaseMargin() time.Duration { return cmp.Or(c.Grace, 5*time.Second) + 2*time.Second }
