@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/postgres/shared"
 	"stint/coordinator/postgres/tables"
@@ -184,7 +185,7 @@ func (w *sharedWorld) startWorker(slots int) *benchWorker {
 	maker := tables.Maker{Host: "bench", InlineThreshold: 1 << 20, OutputLimit: 10_000, MaxAttempts: 3, RunDir: c.RunDir}
 	worker = shared.NewWorker(shared.Options{
 		Holder: shared.Holder{Worker: uuid.New(), Host: "bench", TTL: 90 * time.Second}, Renew: 30 * time.Second, Poll: time.Second, Processes: slots, Margin: 10 * time.Second,
-		Rows: maker.Of, Accounts: func(context.Context) ([]string, error) { return []string{"codex"}, nil }, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Rows: maker.Of, Now: hold.Uptime, Accounts: func(context.Context) ([]string, error) { return []string{"codex"}, nil }, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}, m, c, wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup

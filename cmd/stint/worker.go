@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stint/coordinator"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/postgres/shared"
 	"stint/coordinator/postgres/tables"
 	"stint/coordinator/task"
@@ -153,7 +154,7 @@ func (m *master) newWorker(c *coordinator.Coordinator, q *shared.Queue, wake <-c
 			}
 			return dir, err
 		},
-		Log: m.log,
+		Now: hold.Uptime, Log: m.log,
 	}, q, c, wake), nil
 }
 

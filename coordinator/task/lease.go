@@ -7,20 +7,20 @@ import (
 )
 
 // A Lease bounds a run from outside: when it ends, the run must have ended, also if the master hangs. It may be
-// prolonged while the run goes on, by any goroutine.
+// prolonged while the run goes on, by any goroutine. Its end is told by a clock that counts the time that the machine sleeps; see hold.Uptime.
 type Lease struct {
 	mu      sync.Mutex
-	until   time.Time
+	until   time.Duration
 	changed chan struct{}
 }
 
-// NewLease returns a lease that ends at that time.
-func NewLease(until time.Time) *Lease { return &Lease{until: until, changed: make(chan struct{})} }
+// NewLease returns a lease that ends then; 0: never.
+func NewLease(until time.Duration) *Lease { return &Lease{until: until, changed: make(chan struct{})} }
 
 // Until returns when the lease ends, and a channel that is closed when that has changed. Without a lease there is neither.
-func (l *Lease) Until() (time.Time, <-chan struct{}) {
+func (l *Lease) Until() (time.Duration, <-chan struct{}) {
 	if l == nil {
-		return time.Time{}, nil
+		return 0, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -28,7 +28,7 @@ func (l *Lease) Until() (time.Time, <-chan struct{}) {
 }
 
 // Set says when the lease ends from now on.
-func (l *Lease) Set(until time.Time) {
+func (l *Lease) Set(until time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.until = until

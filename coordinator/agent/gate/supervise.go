@@ -88,16 +88,8 @@ func (s Spec) start() *hold.StartCommand {
 	until, _ := s.lease.Until()
 	return &hold.StartCommand{
 		Argv: s.Argv, Env: s.Env, Dir: s.Turn.Workspace, Merged: s.Merged,
-		Grace: cmp.Or(s.Turn.Limits.Grace, defaultGrace), Cgroup: s.cgroup, Limits: s.limits, Until: uptimeAt(until),
+		Grace: cmp.Or(s.Turn.Limits.Grace, defaultGrace), Cgroup: s.cgroup, Limits: s.limits, Until: until,
 	}
-}
-
-// uptimeAt returns an instant by the clock of gates; 0 for none.
-func uptimeAt(t time.Time) time.Duration {
-	if t.IsZero() {
-		return 0
-	}
-	return max(1, hold.Uptime()+time.Until(t))
 }
 
 // A Sink takes what a program writes, from one goroutine.
@@ -198,8 +190,8 @@ func (w *watch) run(ctx context.Context, poll time.Duration) {
 	next := time.NewTimer(0)
 	defer next.Stop()
 	w.began, w.stopped = time.Now(), ctx.Done()
-	until, prolonged := w.spec.lease.Until()
-	w.until = uptimeAt(until)
+	var prolonged <-chan struct{}
+	w.until, prolonged = w.spec.lease.Until()
 	for !w.done {
 		select {
 		case rep, ok := <-w.held.reports:
@@ -213,8 +205,7 @@ func (w *watch) run(ctx context.Context, poll time.Duration) {
 			w.stop(context.Cause(ctx))
 			continue
 		case <-prolonged:
-			until, prolonged = w.spec.lease.Until()
-			w.until = uptimeAt(until)
+			w.until, prolonged = w.spec.lease.Until()
 			_ = w.held.send(hold.Command{Until: w.until}) // a gate that is gone shows at once
 			continue
 		case <-w.hard:

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/redact"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
@@ -162,11 +163,11 @@ func TestLease(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	turn := b.Turn("")
-	lease := task.NewLease(time.Now().Add(time.Second))
+	lease := task.NewLease(hold.Uptime() + time.Second)
 	out := &ears{}
 	out.heard = func(said []byte) {
 		if strings.Contains(string(said), "half") {
-			lease.Set(time.Now().Add(2 * time.Second))
+			lease.Set(hold.Uptime() + 2*time.Second)
 		}
 	}
 	r := b.Supervise(task.WithLease(t.Context(), lease), script(turn, "sleep 0.5; echo half; sleep 1.2; echo later; exec sleep 60"), out)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"stint/coordinator"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/postgres/tables"
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
@@ -41,7 +42,7 @@ func (q *Queue) work(t *testing.T) (stop func()) {
 	ended, worked := make(chan error, 1), make(chan struct{})
 	maker := tables.Maker{Host: "a", InlineThreshold: 1 << 20, OutputLimit: 100, MaxAttempts: 3, RunDir: func(id string) string { return filepath.Join(dir, id) }}
 	w = NewWorker(Options{
-		Holder: Holder{uuid.New(), "a", time.Minute}, Renew: 20 * time.Second, Poll: 50 * time.Millisecond, Processes: 4, Margin: time.Second, Rows: maker.Of,
+		Holder: Holder{uuid.New(), "a", time.Minute}, Renew: 20 * time.Second, Poll: 50 * time.Millisecond, Processes: 4, Margin: time.Second, Rows: maker.Of, Now: hold.Uptime,
 		Accounts: func(context.Context) ([]string, error) { return []string{"codex"}, nil }, SessionDir: func(string) (string, error) { return t.TempDir(), nil }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}, q, c, nil)
 	go func() { ended <- c.Run(ctx) }()

@@ -183,7 +183,7 @@ func (h *host) roll(n int) int {
 
 func (h *host) upTo(d time.Duration) time.Duration { return time.Duration(h.roll(int(d))) }
 
-func (h *host) now() time.Time { return time.Now().Add(h.skew) }
+func (h *host) now() time.Duration { return time.Duration(time.Now().UnixNano()) + h.skew }
 
 // pause blocks while the master is stopped.
 func (h *host) pause() {
@@ -285,7 +285,7 @@ func (b *boot) run(ctx context.Context, id, shared string) {
 	lease := b.worker.LeaseOf(id)
 	over := func() bool {
 		until, _ := lease.Until()
-		return ctx.Err() != nil || !until.After(b.now())
+		return ctx.Err() != nil || until <= b.now()
 	}
 	i, _ := strconv.Atoi(shared)
 	r := b.tasks[i]
@@ -333,7 +333,10 @@ func (b *boot) Cancel(_ context.Context, id, _ string) (state.Task, error) {
 func (b *boot) TaskRecord(id string) (task.TaskRecord, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return *b.twins[id], nil
+	if t := b.twins[id]; t != nil {
+		return *t, nil
+	}
+	return task.TaskRecord{}, &task.Error{Code: task.CodeNotFound}
 }
 
 // TwinOf implements Master: the ledger of an earlier boot is kept.

@@ -62,7 +62,7 @@ type Options struct {
 	Accounts    func(ctx context.Context) ([]string, error)  // for which it leases; asked at each renewal
 	SessionDir  func(key string) (string, error)             // makes the directory where the tasks of a session work
 
-	Now func() time.Time // monotonic; nil: time.Now
+	Now func() time.Duration // a clock that counts the time that the machine sleeps, as that of gates
 	Log *slog.Logger
 }
 
@@ -73,14 +73,14 @@ type lease struct {
 	twin    string      // its id in the ledger
 	until   *task.Lease // when it must have ended
 
-	status  state.Status // of the twin, as it was last heard of
-	begun   bool         // its agent was started
-	isTold  bool         // the database knows that it runs
-	waits   bool         // it has run and waits for another try: it has no slot
-	back    string       // why it is to be queued again by no fault of its own; "": it is not
-	refused string       // why the master did not take it
-	ending  atomic.Bool  // its twin is being canceled
-	since   time.Time    // when it was leased
+	status  state.Status  // of the twin, as it was last heard of
+	begun   bool          // its agent was started
+	isTold  bool          // the database knows that it runs
+	waits   bool          // it has run and waits for another try: it has no slot
+	back    string        // why it is to be queued again by no fault of its own; "": it is not
+	refused string        // why the master did not take it
+	ending  atomic.Bool   // its twin is being canceled
+	since   time.Duration // when it was leased
 }
 
 // A Worker leases shared tasks and runs them by its master.
@@ -104,9 +104,6 @@ type Worker struct {
 
 // NewWorker returns a worker that has not begun.
 func NewWorker(o Options, s Store, m Master, wake <-chan struct{}) *Worker {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	return &Worker{o: o, store: s, master: m, wake: wake, leases: map[string]*lease{}, cools: map[string]time.Time{}, dry: map[string]bool{}, troubles: map[string]string{}, until: map[string]*task.Lease{}}
 }
 
@@ -115,7 +112,7 @@ func (w *Worker) LeaseOf(twin string) *task.Lease {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := w.until[twin]
-	if until, _ := l.Until(); !until.After(w.o.Now()) {
+	if until, _ := l.Until(); until <= w.o.Now() {
 		return nil
 	}
 	return l
@@ -126,11 +123,11 @@ func (w *Worker) Run(ctx context.Context) {
 	defer w.cancels.Wait()
 	changes, cancel := w.master.Subscribe(manyChanges)
 	defer func() { cancel() }()
-	var renewed, polled time.Time
+	renewed, polled := -w.o.Renew, -w.o.Poll
 	for taken, isTold := false, false; ; {
 		isLeaving := w.master.IsLeaving()
 		if isLeaving && !isTold { // in its next beat
-			renewed, isTold = time.Time{}, true
+			renewed, isTold = -w.o.Renew, true
 		}
 		w.isEnding = ctx.Err() != nil
 		if taken = taken || w.beat(isLeaving) && w.try("take over the tasks of a worker before", w.takeOver); taken {
@@ -145,9 +142,9 @@ func (w *Worker) Run(ctx context.Context) {
 				w.beat(true) // its row goes when nobody has heard of it for long: until then the conversations here wait for the next one
 				return
 			}
-			isDue := w.o.Now().Sub(polled) >= w.o.Poll
+			isDue := w.o.Now()-polled >= w.o.Poll
 			isUp := true // else no time is lost with more of it: its leases are to be renewed once it can be reached
-			if w.o.Now().Sub(renewed) >= w.o.Renew {
+			if w.o.Now()-renewed >= w.o.Renew {
 				if isUp = w.renew(isLeaving); isUp {
 					renewed = w.o.Now()
 				}
@@ -225,7 +222,7 @@ func (w *Worker) takeOver(ctx context.Context) error {
 	}
 	for c := range claims {
 		t, ok := w.master.TwinOf(twinKey(c.ID, c.Attempt))
-		l := &lease{Claim: c, twin: t.ID, status: t.Status, begun: t.RunID != "", until: task.NewLease(time.Time{})}
+		l := &lease{Claim: c, twin: t.ID, status: t.Status, begun: t.RunID != "", until: task.NewLease(0)}
 		if !t.Status.Terminal() || t.Status == state.Canceled {
 			l.back = "its worker was started anew"
 		}
@@ -249,7 +246,7 @@ func (w *Worker) poll() {
 	for _, account := range w.accounts {
 		room, cool := w.master.Room(account)
 		if !cool.Equal(w.cools[account]) && w.try("say how long an account is rate-limited", func(ctx context.Context) error {
-			return w.store.Cool(ctx, account, cool.Sub(w.o.Now()))
+			return w.store.Cool(ctx, account, time.Until(cool))
 		}) {
 			w.cools[account] = cool
 		}
@@ -262,7 +259,7 @@ func (w *Worker) poll() {
 		if most <= 0 || w.dry[account] {
 			continue
 		}
-		until := w.o.Now().Add(w.o.TTL - w.o.Margin)
+		until := w.o.Now() + w.o.TTL - w.o.Margin
 		var list []Task
 		if !w.try("lease tasks", func(ctx context.Context) (err error) {
 			list, err = w.store.Lease(ctx, w.o.Holder, account, most, w.o.Filter)
@@ -400,7 +397,7 @@ func (w *Worker) forget(l *lease) {
 
 // renew prolongs all leases, and says that the worker lives.
 func (w *Worker) renew(isLeaving bool) bool {
-	until := w.o.Now().Add(w.o.TTL - w.o.Margin)
+	until := w.o.Now() + w.o.TTL - w.o.Margin
 	var kept map[Claim]bool
 	if len(w.leases) > 0 && !w.try("renew its leases", func(ctx context.Context) (err error) {
 		kept, err = w.store.Renew(ctx, w.o.Holder, claimsOf(slices.Collect(maps.Values(w.leases))))
@@ -443,7 +440,7 @@ func (w *Worker) look() bool {
 		delete(kept, l.Claim)
 	}
 	for c := range kept { // the answer to its lease was lost
-		w.leases[c.ID] = &lease{Claim: c, until: task.NewLease(time.Time{}), status: state.Canceled, back: "its worker was not told of it"}
+		w.leases[c.ID] = &lease{Claim: c, until: task.NewLease(0), status: state.Canceled, back: "its worker was not told of it"}
 	}
 	return true
 }
@@ -462,10 +459,10 @@ func (w *Worker) holds(kept map[Claim]bool) {
 // endLost gives back what its master does not begin, and ends the twins of leases that are over: who has them now, or will have, is somebody else.
 func (w *Worker) endLost() {
 	for _, l := range w.leases {
-		if until, _ := l.until.Until(); !until.IsZero() && !until.After(w.o.Now()) {
+		if until, _ := l.until.Until(); until > 0 && until <= w.o.Now() {
 			l.back = cmp.Or(l.back, "its worker could not renew the lease in time")
 			w.end(l)
-		} else if l.status == state.Queued && !l.begun && w.o.Now().Sub(l.since) >= w.o.TTL && !l.since.IsZero() {
+		} else if l.status == state.Queued && !l.begun && l.account != "" && w.o.Now()-l.since >= w.o.TTL {
 			l.back = cmp.Or(l.back, "its worker had no place for it")
 			w.end(l)
 		}
