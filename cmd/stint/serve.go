@@ -156,6 +156,7 @@ type master struct {
 	shared *shared.Opener   // of the shared queue; nil: no database is configured
 	leases bool             // it runs tasks of that
 	tools  []string         // of these agents; nil: of any
+	only   shared.Filter    // of this tenant and queue
 	worker *shared.Worker   // nil: it is none, or has not begun
 	uses   *memory.Uses     // of the entries of governed notes
 

@@ -43,6 +43,8 @@ func (a *app) workerStartCommand() *cobra.Command {
 		addKeyFlag(c.Flags(), &keys[i])
 	}
 	c.Flags().StringSliceVar(&m.tools, "tools", nil, "use the accounts of these agents: `list`")
+	c.Flags().StringVar(&m.only.TenantID, "tenant", "", "lease only tasks of this `tenant`")
+	c.Flags().StringVar(&m.only.Queue, "queue", "", "lease only tasks of this `queue`")
 	exclusive(c, "accounts", "tools", "group")
 	return c
 }
@@ -54,7 +56,7 @@ func (a *app) workerStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printTable(a, list, "no worker was heard of", []string{"HOST", "PID", "TASKS", "LEASES", "HEARD OF", "ACCOUNTS"}, []string{"PID"}, func(w shared.WorkerRow) (string, []string) {
+			return printTable(a, list, "no worker is registered", []string{"HOST", "PID", "TASKS", "LEASES", "LAST SEEN", "ACCOUNTS"}, []string{"PID"}, func(w shared.WorkerRow) (string, []string) {
 				heard := w.Silent + " ago"
 				if w.Draining {
 					heard += ", ends after its runs"
@@ -139,7 +141,7 @@ func (m *master) newWorker(c *coordinator.Coordinator, q *shared.Queue, wake <-c
 	}
 	return shared.NewWorker(shared.Options{
 		Holder: shared.Holder{Worker: id, Host: o.Host, TTL: m.cfg.WorkerLeaseTTL},
-		Renew:  m.cfg.WorkerRenew, Poll: m.cfg.WorkerPoll, Processes: m.cfg.WorkerConcurrency, Margin: m.cfg.leaseMargin(),
+		Renew:  m.cfg.WorkerRenew, Poll: m.cfg.WorkerPoll, Processes: m.cfg.WorkerConcurrency, Margin: m.cfg.leaseMargin(), Filter: m.only,
 		Row:  shared.WorkerRow{PID: os.Getpid(), StateDir: m.state, Processes: m.cfg.WorkerConcurrency, Version: versionName()},
 		Rows: rows.Of,
 		Accounts: func(ctx context.Context) ([]string, error) {

@@ -59,8 +59,8 @@ func (q *Queue) work(t *testing.T) (stop func()) {
 	}
 }
 
-// foreign are rows that other programs have written, what becomes of them, and a part of what is said of it.
-var foreign = []struct{ name, columns, values, want, says string }{
+// othersRows are rows that other programs have written, what becomes of them, and a part of what is said of it.
+var othersRows = []struct{ name, columns, values, want, says string }{
 	{"documents", "tool, model, prompt, input_files, output_files, tenant_id, priority, idempotency_key", `'codex', NULL, 'p', '[{"name": "a", "content": "x"}]', '["a"]', 'default', 5, 'k'`, "succeeded", ""},
 	{"a prompt alone", "prompt", `'p'`, "succeeded", ""},
 	{"nothing", "tool", `NULL`, "failed", "the prompt is empty"},
@@ -115,11 +115,11 @@ var refusedRows = map[string]string{
 	"a long session key":      `INSERT INTO tasks (prompt, session_key) SELECT 'p', string_agg(md5(n::text), '') FROM generate_series(1, 3200) n`,
 }
 
-// TestForeignRows: a row that another program has written runs, or is set aside with a sentence, and all others go on.
-func TestForeignRows(t *testing.T) {
+// TestRowsOfOthers: a row that another program has written runs, or is set aside with a sentence, and all others go on.
+func TestRowsOfOthers(t *testing.T) {
 	q, ctx := newQueue(t, "codex codex 4"), t.Context()
 	ids := map[string]string{}
-	for _, f := range foreign {
+	for _, f := range othersRows {
 		id := uuid.NewString()
 		ids[f.name] = id
 		q.exec(t, "INSERT INTO tasks (id, "+f.columns+") VALUES ('"+id+"', "+f.values+")")
@@ -135,7 +135,7 @@ func TestForeignRows(t *testing.T) {
 	stop := q.work(t)
 	defer stop()
 	open := func() (names []string) {
-		for _, f := range foreign {
+		for _, f := range othersRows {
 			got, err := q.Get(ctx, ids[f.name], false)
 			must(t, err)
 			isEnded := slices.Contains([]string{"succeeded", "failed", "deadletter", "canceled"}, got.Status)
@@ -152,10 +152,10 @@ func TestForeignRows(t *testing.T) {
 		t.Errorf("%s", name)
 	}
 	list, err := q.List(ctx, ListFilter{})
-	if err != nil || len(list) != len(foreign) {
+	if err != nil || len(list) != len(othersRows) {
 		t.Errorf("a list of %d: %v", len(list), err)
 	}
-	for _, f := range foreign {
+	for _, f := range othersRows {
 		got, err := q.Get(ctx, ids[f.name], true)
 		must(t, err)
 		if f.want == "failed" && (!strings.Contains(got.Error, f.says) || got.FinishedAt.IsZero() || got.LeasedBy != "") || f.want == "succeeded" && got.Answer != "done" {
