@@ -123,8 +123,15 @@ func (q *Queue) Renew(ctx context.Context, h Holder, claims []Claim) (map[Claim]
 func (q *Queue) Start(ctx context.Context, h Holder, claims []Claim) error {
 	var b pgx.Batch
 	b.Queue("SELECT set_config('synchronous_commit', 'off', TRUE)") // if a crash of the server forgets it, the lease is there all the same
-	b.Queue(`UPDATE tasks t SET status = 'running', updated_at = now() WHERE `+held, argsOf(claims, pgx.NamedArgs{"worker": h.Worker}))
+	b.Queue(`UPDATE tasks t SET status = 'running', next_attempt_at = NULL, error_message = NULL, updated_at = now() WHERE `+held, argsOf(claims, pgx.NamedArgs{"worker": h.Worker}))
 	return q.pool.SendBatch(ctx, &b).Close()
+}
+
+// Wait notes why a task waits for its next try under its lease, and for how long.
+func (q *Queue) Wait(ctx context.Context, h Holder, c Claim, wait time.Duration, why string) error {
+	_, err := q.pool.Exec(ctx, "UPDATE tasks t SET next_attempt_at = now() + greatest(@wait::interval, '0'), error_message = @why, updated_at = now() WHERE "+held,
+		argsOf([]Claim{c}, pgx.NamedArgs{"worker": h.Worker, "wait": wait, "why": why}))
+	return err
 }
 
 // GiveBack ends leases whose tasks are to be queued again at once. By no fault of theirs, if nothing of them had begun: that is no attempt.

@@ -467,3 +467,23 @@ func TestFinish(t *testing.T) {
 		t.Errorf("refused: %+v", got)
 	}
 }
+
+// TestWait: a task that waits for its next try says why, and until when, for as long as it does.
+func TestWait(t *testing.T) {
+	q, ctx := newQueue(t, "codex-main codex 3"), t.Context()
+	q.add(t, task.TaskSpec{Prompt: "p"})
+	c := claims(q.lease(t, holder("a"), "codex-main", 1))
+	must(t, q.Start(ctx, holder("a"), c))
+	must(t, q.Wait(ctx, holder("b"), c[0], time.Hour, "another's"))
+	for _, want := range []string{"exit status 1", ""} {
+		if want == "" {
+			must(t, q.Start(ctx, holder("a"), c))
+		} else {
+			must(t, q.Wait(ctx, holder("a"), c[0], time.Minute, want))
+		}
+		got, err := q.Get(ctx, c[0].ID, false)
+		if must(t, err); got.Error != want || got.Status != "running" || got.NextAttemptAt.After(time.Now()) != (want != "") {
+			t.Errorf("%q: %+v", want, got)
+		}
+	}
+}

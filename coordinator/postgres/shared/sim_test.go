@@ -143,8 +143,9 @@ func (m *model) Reclaim(context.Context) (n int, err error) {
 	return n, nil
 }
 
-func (m *model) Beat(context.Context, Holder, WorkerRow) error     { return nil }
-func (m *model) Cool(context.Context, string, time.Duration) error { return nil }
+func (m *model) Beat(context.Context, Holder, WorkerRow) error                    { return nil }
+func (m *model) Wait(context.Context, Holder, Claim, time.Duration, string) error { return nil }
+func (m *model) Cool(context.Context, string, time.Duration) error                { return nil }
 
 // A host has a worker, whose master and agents are models too.
 type host struct {

@@ -24,6 +24,7 @@ type Store interface {
 	Lease(ctx context.Context, h Holder, account string, most int, f Filter) ([]Task, error)
 	Renew(ctx context.Context, h Holder, claims []Claim) (map[Claim]bool, error)
 	Start(ctx context.Context, h Holder, claims []Claim) error
+	Wait(ctx context.Context, h Holder, c Claim, wait time.Duration, why string) error
 	Finish(ctx context.Context, h Holder, ended []Ended) error
 	GiveBack(ctx context.Context, h Holder, claims []Claim, begun bool, why string) error
 	HeldBy(ctx context.Context, h Holder) (map[Claim]bool, error)
@@ -75,7 +76,9 @@ type lease struct {
 
 	status  state.Status  // of the twin, as it was last heard of
 	begun   bool          // its agent was started
-	isTold  bool          // the database knows that it runs
+	told    string        // what the database knows of it: that it runs, or why it waits
+	failed  string        // what went wrong in its last run
+	retry   time.Time     // when it is tried again
 	waits   bool          // it has run and waits for another try: it has no slot
 	back    string        // why it is to be queued again by no fault of its own; "": it is not
 	refused string        // why the master did not take it
@@ -319,7 +322,7 @@ func (w *Worker) note(c *task.Change) {
 
 func (w *Worker) is(l *lease, t *state.Task) {
 	l.status, l.begun = t.Status, l.begun || t.RunID != "" && l.back == "" // what it is given back for is decided
-	l.waits = t.Status == state.Queued && t.RunID != ""
+	l.waits, l.failed, l.retry = t.Status == state.Queued && t.RunID != "", t.Error, t.NotBefore
 }
 
 // noteAll looks at all twins.
@@ -330,6 +333,8 @@ func (w *Worker) noteAll() {
 		}
 	}
 }
+
+const runs = "running"
 
 // report writes to the store what has become of twins.
 func (w *Worker) report() {
@@ -353,13 +358,19 @@ func (w *Worker) report() {
 				}
 			}
 			ended = append(ended, e)
-		case l.status == state.Running && !l.isTold:
+		case l.status == state.Running && l.told != runs:
 			begun = append(begun, l)
+		case l.waits && l.back == "" && l.told != l.failed:
+			if w.try("say that a task waits", func(ctx context.Context) error {
+				return w.store.Wait(ctx, w.o.Holder, l.Claim, time.Until(l.retry), tables.Storable(l.failed))
+			}) {
+				l.told = l.failed
+			}
 		}
 	}
 	if len(begun) > 0 && w.try("say that tasks have begun", func(ctx context.Context) error { return w.store.Start(ctx, w.o.Holder, claimsOf(begun)) }) {
 		for _, l := range begun {
-			l.isTold = true
+			l.told = runs
 		}
 	}
 	if len(ended) > 0 && w.try("hand over results", func(ctx context.Context) error { return w.store.Finish(ctx, w.o.Holder, ended) }) {
