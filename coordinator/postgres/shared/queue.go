@@ -3,6 +3,7 @@ package shared
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -207,6 +208,9 @@ func (q *Queue) Enqueue(ctx context.Context, specs []task.TaskSpec) (list []Task
 			}
 			rows, _ := db.Query(ctx, "SELECT "+columns+" FROM tasks t WHERE t.host IS NULL AND (t.id = $1::text::uuid OR t.idempotency_key = nullif($2, ''))", list[i].ID, list[i].IdempotencyKey) // CollectExactlyOneRow returns the error
 			there, err := pgx.CollectExactlyOneRow(rows, scan)
+			if errors.Is(err, pgx.ErrNoRows) || errors.Is(err, pgx.ErrTooManyRows) {
+				err = task.Conflict("use another id, or none", "the id %s is that of a machine's own task, or of another one than the key", list[i].ID)
+			}
 			if err != nil {
 				return err
 			}

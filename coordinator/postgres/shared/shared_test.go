@@ -2,6 +2,7 @@ package shared
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -484,6 +485,19 @@ func TestWait(t *testing.T) {
 		got, err := q.Get(ctx, c[0].ID, false)
 		if must(t, err); got.Error != want || got.Status != "running" || got.NextAttemptAt.After(time.Now()) != (want != "") {
 			t.Errorf("%q: %+v", want, got)
+		}
+	}
+}
+
+// TestOthersID: an id that a machine's own task has, or a key and an id of two tasks, are refused with a sentence.
+func TestOthersID(t *testing.T) {
+	q, ctx := newQueue(t, "codex-main codex 3"), t.Context()
+	own, one := newID(), newID()
+	q.exec(t, "INSERT INTO tasks (id, host, prompt) VALUES ($1, 'laptop', 'p')", own)
+	q.add(t, task.TaskSpec{Prompt: "p", ID: one}, task.TaskSpec{Prompt: "p", IdempotencyKey: "k"})
+	for _, spec := range []task.TaskSpec{{Prompt: "p", ID: own}, {Prompt: "p", ID: one, IdempotencyKey: "k"}} {
+		if _, err := q.Enqueue(ctx, []task.TaskSpec{spec}); !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
+			t.Errorf("%+v: %v", spec, err)
 		}
 	}
 }
