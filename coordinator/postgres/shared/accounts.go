@@ -87,7 +87,7 @@ func (q *Queue) Cool(ctx context.Context, id string, wait time.Duration) error {
 // beatsLost is how many leases a worker may be silent until its row goes, and its conversations are anybody's.
 const beatsLost = 3
 
-// Beat notes that a worker lives, and removes the rows of those that are gone. A worker with the id of another one, from whose
+// Beat notes that a worker lives, removes the rows of those that are gone, and fails tasks of accounts that are not there. A worker with the id of another one, from whose
 // directory its own was copied, is refused.
 func (q *Queue) Beat(ctx context.Context, h Holder, w WorkerRow) error {
 	var b pgx.Batch
@@ -98,6 +98,9 @@ func (q *Queue) Beat(ctx context.Context, h Holder, w WorkerRow) error {
 		WHERE (worker_registry.hostname, worker_registry.state_dir) = (excluded.hostname, excluded.state_dir)`,
 		h.Worker, w.Accounts, h.Host, w.PID, w.StateDir, w.Processes, w.Draining, w.Version).Exec(func(tag pgconn.CommandTag) error { isOurs = tag.RowsAffected() > 0; return nil })
 	b.Queue("DELETE FROM worker_registry WHERE last_heartbeat < now() - $1 * $2::interval", beatsLost, h.TTL)
+	b.Queue(`UPDATE tasks t SET status = 'failed', reason = 'exit', finished_at = now(), updated_at = now(), error_message = 'the shared queue has no account ' || account || coalesce(' of ' || tool, '')
+			|| '; name another one, or add it, and then: stint tasks requeue --shared ' || id
+		WHERE host IS NULL AND status = 'queued' AND account IS NOT NULL AND NOT EXISTS (SELECT FROM accounts a WHERE a.host IS NULL AND a.id = t.account AND a.tool = coalesce(t.tool, a.tool))`)
 	if err := q.pool.SendBatch(ctx, &b).Close(); err != nil || isOurs {
 		return err
 	}

@@ -42,7 +42,7 @@ func (q *Queue) work(t *testing.T) (stop func()) {
 	ended, worked := make(chan error, 1), make(chan struct{})
 	maker := tables.Maker{Host: "a", InlineThreshold: 1 << 20, OutputLimit: 100, MaxAttempts: 3, RunDir: func(id string) string { return filepath.Join(dir, id) }}
 	w = NewWorker(Options{
-		Holder: Holder{uuid.New(), "a", time.Minute}, Renew: 20 * time.Second, Poll: 50 * time.Millisecond, Processes: 4, Margin: time.Second, Rows: maker.Of, Now: hold.Uptime,
+		Holder: Holder{uuid.New(), "a", time.Minute}, Renew: 2 * time.Second, Poll: 50 * time.Millisecond, Processes: 4, Margin: time.Second, Rows: maker.Of, Now: hold.Uptime,
 		Accounts: func(context.Context) ([]string, error) { return []string{"codex"}, nil }, SessionDir: func(string) (string, error) { return t.TempDir(), nil }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}, q, c, nil)
 	go func() { ended <- c.Run(ctx) }()
@@ -93,7 +93,7 @@ var othersRows = []struct{ name, columns, values, want, says string }{
 	{"created in the far future", "prompt, created_at", `'p', 'infinity'`, "succeeded", ""},
 	{"never", "prompt, scheduled_at", `'p', 'infinity'`, "queued", ""},
 	{"later", "prompt, next_attempt_at", `'p', '290000-01-01'`, "queued", ""},
-	{"of an account that is not there", "prompt, account", `'p', 'nobody'`, "queued", ""},
+	{"of an account that is not there", "prompt, account", `'p', 'nobody'`, "failed", "no account nobody"},
 	{"running without a lease", "prompt, status", `'p', 'running'`, "succeeded", ""},
 	{"running without an end", "prompt, status, lease_expires_at", `'p', 'running', 'infinity'`, "succeeded", ""},
 	{"leased long ago", "prompt, status, lease_expires_at, leased_by, attempt, retries", `'p', 'leased', '-infinity', 'codex', -2147483648, 2147483647`, "", ""},
