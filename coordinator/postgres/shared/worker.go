@@ -76,6 +76,7 @@ type lease struct {
 
 	status  state.Status  // of the twin, as it was last heard of
 	begun   bool          // its agent was started
+	free    bool          // that it is given back is no attempt, though it has begun
 	told    string        // what the database knows of it: that it runs, or why it waits
 	failed  string        // what went wrong in its last run
 	retry   time.Time     // when it is tried again
@@ -102,7 +103,7 @@ type Worker struct {
 	cancels  sync.WaitGroup
 
 	mu    sync.Mutex
-	until map[string]*task.Lease // by shared id, for LeaseOf
+	until map[string]*task.Lease // by twin, for LeaseOf
 }
 
 // NewWorker returns a worker that has not begun.
@@ -321,7 +322,7 @@ func (w *Worker) note(c *task.Change) {
 }
 
 func (w *Worker) is(l *lease, t *state.Task) {
-	l.status, l.begun = t.Status, l.begun || t.RunID != "" && l.back == "" // what it is given back for is decided
+	l.status, l.begun = t.Status, l.begun || t.RunID != ""
 	l.waits, l.failed, l.retry = t.Status == state.Queued && t.RunID != "", t.Error, t.NotBefore
 }
 
@@ -383,7 +384,7 @@ func (w *Worker) report() {
 	}
 	for _, l := range back {
 		if w.try("give tasks back", func(ctx context.Context) error {
-			return w.store.GiveBack(ctx, w.o.Holder, []Claim{l.Claim}, l.begun, l.back)
+			return w.store.GiveBack(ctx, w.o.Holder, []Claim{l.Claim}, l.begun && !l.free, l.back)
 		}) {
 			w.forget(l)
 		} else {
@@ -499,8 +500,8 @@ func (w *Worker) release(all bool) {
 		if l.status.Terminal() || l.status == state.Running || !all && l.back != "" { // what runs still could not be ended: its lease runs out
 			continue
 		}
-		if l.back == "" { // by no fault of the task
-			l.back, l.begun = "its worker has ended", false
+		if l.back == "" { // what waits after a run is given back by no fault of its own; what begins just now was an attempt
+			l.back, l.free = "its worker has ended", l.waits
 		}
 		if w.end(l); all { // nothing of it can begin any more
 			l.status = state.Canceled
