@@ -28,17 +28,17 @@ import (
 
 // Settings of the workers, and how many tasks may run at once with each account.
 const (
-	farmWorkers = 4
-	farmTTL     = 6 * time.Second
-	farmSettled = 90 * time.Second // that it may take from the last fault until all tasks have ended
+	shopWorkers = 4
+	shopTTL     = 6 * time.Second
+	shopSettled = 90 * time.Second // that it may take from the last fault until all tasks have ended
 )
 
-var farmPermits = map[string]int{"codex": 4, "codex-b": 3}
+var shopPermits = map[string]int{"codex": 4, "codex-b": 3}
 
-// farmAgent is the agent of a farm: a codex that keeps a lock of its job, and one of its account's permits, for as long as it
+// shopAgent is the agent of a shop: a codex that keeps a lock of its job, and one of its account's permits, for as long as it
 // lives. The kernel takes them back when it has ended, however it did: so whoever cannot have them overlaps with somebody. It
 // notes that, when it begins and when it ends.
-const farmAgent = `#!/usr/bin/perl
+const shopAgent = `#!/usr/bin/perl
 use strict;
 use Fcntl ':flock';
 use Time::HiRes qw(sleep clock_gettime CLOCK_MONOTONIC);
@@ -64,47 +64,47 @@ print qq({"type":"item.completed","item":{"id":"item_0","type":"agent_message","
 print qq({"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":1}}\n);
 `
 
-// A farm is a shared queue with workers on state directories of their own, each behind a cable to the database.
-type farm struct {
+// A shop is a shared queue with workers on state directories of their own, each behind a cable to the database.
+type shop struct {
 	t       testing.TB
 	dir     string // what the agents write to
 	own     *cable // of those who are no workers
-	workers []*farmWorker
+	workers []*shopWorker
 	count   map[string]*atomic.Int64 // of faults, by kind
 	jobs    []string                 // ids of the tasks, by job
 }
 
-// A farmWorker is one of the workers of a farm.
-type farmWorker struct {
+// A shopWorker is one of the workers of a shop.
+type shopWorker struct {
 	*world
 	cable *cable
 	life  *life
 	rand  *rand.Rand
 }
 
-// newFarm returns a farm whose workers have not begun.
-func newFarm(t testing.TB, server *postgrestest.Server, database string, seed uint64) *farm {
+// newShop returns a shop whose workers have not begun.
+func newShop(t testing.TB, server *postgrestest.Server, database string, seed uint64) *shop {
 	t.Helper()
 	needProgram(t, "perl")
-	f := &farm{t: t, dir: t.TempDir(), own: newCable(t, server), count: map[string]*atomic.Int64{}}
+	f := &shop{t: t, dir: t.TempDir(), own: newCable(t, server), count: map[string]*atomic.Int64{}}
 	for _, kind := range []string{"kill", "stop", "reset", "hang", "drain", "crash", "failover"} {
 		f.count[kind] = &atomic.Int64{}
 	}
-	agent := put(t, filepath.Join(f.dir, "codex"), farmAgent)
+	agent := put(t, filepath.Join(f.dir, "codex"), shopAgent)
 	must(t, os.Chmod(agent, 0o700))
 	var accounts strings.Builder
-	for id, most := range farmPermits {
+	for id, most := range shopPermits {
 		fmt.Fprintf(&accounts, "[account.%s]\ntool = \"codex\"\nmax = 8\nenv = {FARM = %q, FARM_ACCOUNT = %q, FARM_PERMITS = \"%d\"}\n", id, f.dir, id, most)
 	}
-	for i := range farmWorkers {
+	for i := range shopWorkers {
 		cable := newCable(t, server)
 		w := newWorld(t, seed+uint64(i), "XDG_DATA_HOME="+t.TempDir(), "STINT_CODEX_BIN="+agent,
-			"STINT_POSTGRES_URL="+cable.url(database), fmt.Sprint("STINT_POSTGRES_HOST=farm-", i))
+			"STINT_POSTGRES_URL="+cable.url(database), fmt.Sprint("STINT_POSTGRES_HOST=shop-", i))
 		w.write("state/accounts.toml", accounts.String())
-		f.workers = append(f.workers, &farmWorker{world: w, cable: cable, rand: rand.New(rand.NewPCG(seed, uint64(i)))})
+		f.workers = append(f.workers, &shopWorker{world: w, cable: cable, rand: rand.New(rand.NewPCG(seed, uint64(i)))})
 	}
 	f.do(func(q *shared.Queue) error {
-		for id, most := range farmPermits {
+		for id, most := range shopPermits {
 			if err := q.AddAccount(t.Context(), shared.Account{ID: id, Tool: "codex", Max: most, Enabled: true}); err != nil {
 				return err
 			}
@@ -115,7 +115,7 @@ func newFarm(t testing.TB, server *postgrestest.Server, database string, seed ui
 }
 
 // do does something with the queue, which must succeed.
-func (f *farm) do(do func(q *shared.Queue) error, database string) {
+func (f *shop) do(do func(q *shared.Queue) error, database string) {
 	f.t.Helper()
 	opener := shared.NewOpener(func() (string, error) { return f.own.url(database), nil }, 1)
 	defer opener.Close()
@@ -123,7 +123,7 @@ func (f *farm) do(do func(q *shared.Queue) error, database string) {
 }
 
 // begin starts the worker, again and again while the database cannot be reached, as a service manager would.
-func (w *farmWorker) begin(ttl time.Duration) {
+func (w *shopWorker) begin(ttl time.Duration) {
 	w.t.Helper()
 	for {
 		w.life = w.launch([]string{
@@ -237,17 +237,17 @@ func (c *cable) carry(from, to net.Conn) {
 	delete(c.open, to)
 }
 
-// A farmRow is what is expected of a shared task's row.
-type farmRow struct {
+// A shopRow is what is expected of a shared task's row.
+type shopRow struct {
 	id, status, answer, run, host, why string
 	attempt, retries, runs, others     int
 }
 
-const farmRows = `SELECT id::text, status, coalesce(answer, ''), coalesce(run_id::text, ''), coalesce(worker_host, ''), concat_ws('; ', error_message, note), attempt, retries,
+const shopRows = `SELECT id::text, status, coalesce(answer, ''), coalesce(run_id::text, ''), coalesce(worker_host, ''), concat_ws('; ', error_message, note), attempt, retries,
 	(SELECT count(*) FROM task_runs r WHERE r.task_id = t.id), (SELECT count(*) FROM task_runs r WHERE r.task_id = t.id AND r.host <> t.worker_host) FROM tasks t WHERE host IS NULL`
 
-// farmQuery reads rows through the farm's own cable.
-func farmQuery[T any](f *farm, database, sql string, scan pgx.RowToFunc[T]) ([]T, error) {
+// shopQuery reads rows through the shop's own cable.
+func shopQuery[T any](f *shop, database, sql string, scan pgx.RowToFunc[T]) ([]T, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, f.own.url(database))
@@ -260,21 +260,21 @@ func farmQuery[T any](f *farm, database, sql string, scan pgx.RowToFunc[T]) ([]T
 }
 
 // watch counts the leases of each account in the database until ctx ends.
-func (f *farm) watch(ctx context.Context, database string) (looks int) {
+func (f *shop) watch(ctx context.Context, database string) (looks int) {
 	type leases struct {
 		account string
 		n       int
 	}
 	for ; ctx.Err() == nil; _ = task.Sleep(ctx, 200*time.Millisecond) {
-		list, err := farmQuery(f, database, "SELECT leased_by, count(*)::int FROM tasks WHERE host IS NULL AND status IN ('leased', 'running') GROUP BY 1", func(row pgx.CollectableRow) (l leases, err error) {
+		list, err := shopQuery(f, database, "SELECT leased_by, count(*)::int FROM tasks WHERE host IS NULL AND status IN ('leased', 'running') GROUP BY 1", func(row pgx.CollectableRow) (l leases, err error) {
 			return l, row.Scan(&l.account, &l.n)
 		})
 		if err == nil {
 			looks++
 		}
 		for _, l := range list {
-			if l.n > farmPermits[l.account] {
-				f.t.Errorf("%d tasks are leased for %s, which has %d permits", l.n, l.account, farmPermits[l.account])
+			if l.n > shopPermits[l.account] {
+				f.t.Errorf("%d tasks are leased for %s, which has %d permits", l.n, l.account, shopPermits[l.account])
 			}
 		}
 	}
@@ -282,7 +282,7 @@ func (f *farm) watch(ctx context.Context, database string) (looks int) {
 }
 
 // add queues jobs, again and again until that is certain: a task with a known id is not queued twice.
-func (f *farm) add(opener *shared.Opener, prompts ...string) {
+func (f *shop) add(opener *shared.Opener, prompts ...string) {
 	f.t.Helper()
 	specs := make([]task.TaskSpec, len(prompts))
 	for i, prompt := range prompts {
@@ -293,7 +293,7 @@ func (f *farm) add(opener *shared.Opener, prompts ...string) {
 		f.jobs = append(f.jobs, specs[i].ID)
 	}
 	var err error
-	if !poll(farmSettled, func() bool {
+	if !poll(shopSettled, func() bool {
 		ctx, cancel := context.WithTimeout(f.t.Context(), 3*time.Second)
 		defer cancel()
 		err = opener.Do(ctx, func(q *shared.Queue) error { _, err := q.Enqueue(ctx, specs); return err })
@@ -304,11 +304,11 @@ func (f *farm) add(opener *shared.Opener, prompts ...string) {
 }
 
 // settled waits until all jobs have ended, and returns their rows.
-func (f *farm) settled(database string, limit time.Duration) []farmRow {
+func (f *shop) settled(database string, limit time.Duration) []shopRow {
 	f.t.Helper()
 	const open = " WHERE host IS NULL AND status IN ('queued', 'leased', 'running')"
 	for deadline := time.Now().Add(limit); ; _ = task.Sleep(f.t.Context(), 200*time.Millisecond) {
-		left, err := farmQuery(f, database, "SELECT id::text || ' ' || status || ' ' || coalesce(worker_host, '') || ' ' || attempt FROM tasks"+open+" LIMIT 5", pgx.RowTo[string])
+		left, err := shopQuery(f, database, "SELECT id::text || ' ' || status || ' ' || coalesce(worker_host, '') || ' ' || attempt FROM tasks"+open+" LIMIT 5", pgx.RowTo[string])
 		if err == nil && len(left) == 0 {
 			break
 		}
@@ -319,25 +319,25 @@ func (f *farm) settled(database string, limit time.Duration) []farmRow {
 			f.t.Fatalf("not all tasks have ended after %v: %v, %q", limit, err, left)
 		}
 	}
-	rows, err := farmQuery(f, database, farmRows, func(row pgx.CollectableRow) (r farmRow, err error) {
+	rows, err := shopQuery(f, database, shopRows, func(row pgx.CollectableRow) (r shopRow, err error) {
 		return r, row.Scan(&r.id, &r.status, &r.answer, &r.run, &r.host, &r.why, &r.attempt, &r.retries, &r.runs, &r.others)
 	})
 	must(f.t, err)
 	return rows
 }
 
-// A farmNote is a line of an agent.
-type farmNote struct {
+// A shopNote is a line of an agent.
+type shopNote struct {
 	at                 float64
 	event              string
 	pid, job           int
 	run, twin, account string
 }
 
-func (f *farm) notes() (notes []farmNote) {
+func (f *shop) notes() (notes []shopNote) {
 	f.t.Helper()
 	for line := range strings.Lines(string(get(f.t, filepath.Join(f.dir, "log")))) {
-		var n farmNote
+		var n shopNote
 		_, err := fmt.Sscan(line, &n.at, &n.event, &n.pid, &n.job, &n.run, &n.twin, &n.account)
 		must(f.t, err)
 		notes = append(notes, n)
@@ -346,7 +346,7 @@ func (f *farm) notes() (notes []farmNote) {
 }
 
 // end lets the workers drain, and checks what is left of them. It returns their ledgers.
-func (f *farm) end() (ledgers []*fold.State) {
+func (f *shop) end() (ledgers []*fold.State) {
 	f.t.Helper()
 	for i, w := range f.workers {
 		s := w.script()
@@ -373,7 +373,7 @@ func (f *farm) end() (ledgers []*fold.State) {
 
 // audit ends the workers and expects of each job: it is one row, with the result of its newest lease and of no other, which an
 // agent gave that came to its end; and of the agents, that no two had one job or one permit at the same time.
-func (f *farm) audit(rows []farmRow) (notes []farmNote) {
+func (f *shop) audit(rows []shopRow) (notes []shopNote) {
 	f.t.Helper()
 	ledgers := f.end()
 	notes = f.notes()
@@ -403,7 +403,7 @@ func (f *farm) audit(rows []farmRow) (notes []farmNote) {
 		var err error
 		for i, st := range ledgers {
 			if id, ok := st.ByIdempotencyKey(fmt.Sprintf("shared:%s:%d", r.id, r.attempt)); ok {
-				if twin.ID != "" || r.host != fmt.Sprint("farm-", i) {
+				if twin.ID != "" || r.host != fmt.Sprint("shop-", i) {
 					wrong += fmt.Sprintf(", worker %d has a twin of its newest lease", i)
 				}
 				twin, _, err = st.Task(id)
@@ -439,7 +439,7 @@ func TestSharedOnce(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Shared(t)
 	database := server.NewDatabase(t)
-	f := newFarm(t, server, database, 1)
+	f := newShop(t, server, database, 1)
 	opener := shared.NewOpener(func() (string, error) { return f.own.url(database), nil }, 1)
 	defer opener.Close()
 	n := envInt(t, "STINT_TEST_SHARED_TASKS", 200)
@@ -448,12 +448,12 @@ func TestSharedOnce(t *testing.T) {
 		f.add(opener, batch...)
 	}
 	begun := time.Now()
-	f.together(func(w *farmWorker) { w.begin(time.Minute) })
+	f.together(func(w *shopWorker) { w.begin(time.Minute) })
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	looks := 0
 	watching.Go(func() { looks = f.watch(ctx, database) })
-	rows := f.settled(database, farmSettled+time.Duration(n)*200*time.Millisecond)
+	rows := f.settled(database, shopSettled+time.Duration(n)*200*time.Millisecond)
 	took := time.Since(begun)
 	cancel()
 	watching.Wait()
@@ -478,7 +478,7 @@ func TestSharedOnce(t *testing.T) {
 	t.Logf("shared: tasks=%d seconds=%.1f looks=%d workers=%v", n, took.Seconds(), looks, by)
 }
 
-func (f *farm) together(do func(w *farmWorker)) {
+func (f *shop) together(do func(w *shopWorker)) {
 	var all sync.WaitGroup
 	for _, w := range f.workers {
 		all.Go(func() { do(w) })
@@ -492,7 +492,7 @@ func TestSharedLostRun(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Shared(t)
 	database := server.NewDatabase(t)
-	f := newFarm(t, server, database, 1)
+	f := newShop(t, server, database, 1)
 	opener := shared.NewOpener(func() (string, error) { return f.own.url(database), nil }, 1)
 	defer opener.Close()
 	f.workers = f.workers[:1]
@@ -509,7 +509,7 @@ func TestSharedLostRun(t *testing.T) {
 	}
 	w.world.end(l, syscall.SIGTERM)
 	w.begin(time.Minute)
-	rows := f.settled(database, farmSettled)
+	rows := f.settled(database, shopSettled)
 	f.audit(rows)
 	if r := rows[0]; r.attempt != 2 || r.retries != 0 {
 		t.Errorf("after a lost run: %+v", r)
@@ -523,12 +523,12 @@ func TestSharedLostRun(t *testing.T) {
 func TestSharedFaults(t *testing.T) {
 	t.Parallel()
 	notShort(t)
-	const database = "farm"
+	const database = "shop"
 	seconds, seed := envInt(t, "STINT_TEST_SHARED_FAULTS", 20), uint64(envInt(t, "STINT_TEST_SEED", 1))
 	pair := newPair(t, database)
-	f := newFarm(t, pair.primary, database, seed)
+	f := newShop(t, pair.primary, database, seed)
 	pair.replicate()
-	f.together(func(w *farmWorker) { w.begin(farmTTL) })
+	f.together(func(w *shopWorker) { w.begin(shopTTL) })
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second)
 	defer cancel()
@@ -543,7 +543,7 @@ func TestSharedFaults(t *testing.T) {
 	watching.Go(func() { f.watch(watched, database) })
 	all.Wait()
 	healed := time.Now()
-	rows := f.settled(database, farmSettled)
+	rows := f.settled(database, shopSettled)
 	took := time.Since(healed)
 	endWatch()
 	watching.Wait()
@@ -566,17 +566,17 @@ func TestSharedFaults(t *testing.T) {
 }
 
 // produce queues jobs until ctx ends: most are shorter than a lease, some longer, and some agents do not heed SIGTERM.
-func (f *farm) produce(ctx context.Context, database string, random *rand.Rand) {
+func (f *shop) produce(ctx context.Context, database string, random *rand.Rand) {
 	opener := shared.NewOpener(func() (string, error) { return f.own.url(database), nil }, 1)
 	defer opener.Close()
 	for ; ctx.Err() == nil; _ = task.Sleep(ctx, time.Duration(random.IntN(1000))*time.Millisecond) {
 		var now task.SharedStatus
 		asking, cancel := context.WithTimeout(ctx, time.Second)
 		err := opener.Do(asking, func(q *shared.Queue) (err error) { now, err = q.Stats(asking); return err })
-		if cancel(); err == nil && now.Tasks["queued"] > 4*farmWorkers {
+		if cancel(); err == nil && now.Tasks["queued"] > 4*shopWorkers {
 			continue // else there is much to do at the end
 		}
-		ms := random.IntN(int(farmTTL.Milliseconds()) / 2)
+		ms := random.IntN(int(shopTTL.Milliseconds()) / 2)
 		if random.IntN(8) == 0 {
 			ms *= 4
 		}
@@ -589,7 +589,7 @@ func (f *farm) produce(ctx context.Context, database string, random *rand.Rand) 
 }
 
 // plague does one thing after the other to a worker until ctx ends. Then the worker is well.
-func (f *farm) plague(ctx context.Context, w *farmWorker, i int) {
+func (f *shop) plague(ctx context.Context, w *shopWorker, i int) {
 	random := func(most time.Duration) time.Duration { return time.Duration(w.rand.Int64N(int64(most))) }
 	kinds := []string{"kill", "stop", "reset", "hang", "drain"}
 	for n := i; ; n++ { // so that the workers begin with different ones
@@ -602,29 +602,29 @@ func (f *farm) plague(ctx context.Context, w *farmWorker, i int) {
 		switch kind {
 		case "kill":
 			w.world.end(w.life, syscall.SIGKILL)
-			_ = task.Sleep(ctx, random(farmTTL+4*time.Second))
-			w.begin(farmTTL)
+			_ = task.Sleep(ctx, random(shopTTL+4*time.Second))
+			w.begin(shopTTL)
 		case "stop":
 			check(f.t, w.life.cmd.Process.Signal(syscall.SIGSTOP))
-			pause := 2 * farmTTL
+			pause := 2 * shopTTL
 			if w.rand.IntN(2) == 0 { // then others are at work when it reports what has ended meanwhile
-				pause = farmTTL + random(farmTTL)
+				pause = shopTTL + random(shopTTL)
 			}
 			_ = task.Sleep(f.t.Context(), pause)
 			check(f.t, w.life.cmd.Process.Signal(syscall.SIGCONT))
 		case "reset", "hang":
 			w.cable.set(kind == "reset", kind == "hang")
-			_ = task.Sleep(f.t.Context(), random(farmTTL+4*time.Second))
+			_ = task.Sleep(f.t.Context(), random(shopTTL+4*time.Second))
 			w.cable.set(false, false)
 		case "drain":
 			w.world.end(w.life, syscall.SIGTERM)
-			w.begin(farmTTL)
+			w.begin(shopTTL)
 		}
 	}
 }
 
 // crash kills the database now and then; it starts again, or its standby takes its place.
-func (f *farm) crash(ctx context.Context, p *pair, random *rand.Rand) {
+func (f *shop) crash(ctx context.Context, p *pair, random *rand.Rand) {
 	for n := 0; ; n++ {
 		if task.Sleep(ctx, time.Duration(3000+random.IntN(7000))*time.Millisecond) != nil {
 			return
