@@ -177,7 +177,7 @@ func (c *cable) plug(to *postgrestest.Server) {
 	c.mu.Unlock()
 }
 
-// set cuts it, lets it hang, or mends it.
+// set cuts it, lets it hang, or repairs it.
 func (c *cable) set(isCut, hangs bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -517,7 +517,7 @@ func TestSharedLostRun(t *testing.T) {
 }
 
 // TestSharedFaults lets things go wrong at random while four workers run jobs: workers are killed, stopped for two leases and
-// drained, lose their connections or hear nothing any more, the database crashes and fails over to its standby. All jobs end,
+// drained, lose their connections or get no answer any more, the database crashes and fails over to its standby. All jobs end,
 // each with the result of its newest lease; no two agents have one job at the same time, and no more work than an
 // account allows. STINT_TEST_SHARED_FAULTS sets for how many seconds, STINT_TEST_SEED what is random.
 func TestSharedFaults(t *testing.T) {

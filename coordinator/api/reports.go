@@ -41,7 +41,7 @@ func (s *Server) reportRoutes() {
 	answers(s, op(http.MethodGet, "/v1/accounts", "list-accounts", "List accounts", "What is known of each account, and which tasks use it. Nothing of its credentials."), func(context.Context, *struct{}) (wire.AccountsBody, error) {
 		return wire.AccountsBody{Accounts: notNull(s.rooms.Accounts())}, nil
 	})
-	answers(s, op(http.MethodGet, "/v1/workers", "list-workers", "List the workers of the shared queue", "Those that were heard of lately, on all machines.", http.StatusConflict), func(ctx context.Context, _ *struct{}) (out wire.WorkersBody, err error) {
+	answers(s, op(http.MethodGet, "/v1/workers", "list-workers", "List the workers of the shared queue", "Those that are registered, on all machines.", http.StatusConflict), func(ctx context.Context, _ *struct{}) (out wire.WorkersBody, err error) {
 		shared, err := s.shared(ctx, true, false)
 		if err != nil {
 			return out, err

@@ -370,7 +370,7 @@ type Metrics struct {
 	Findings    int                  // in the ledger
 	JournalSize int64                // bytes
 	Mirror      *MirrorStatus        // of the mirror in a database; nil: none is configured
-	Shared      *SharedStatus        // of the queue in that database; nil likewise
+	Shared      *SharedStatus        // of the queue in that database; nil: none is configured
 
 	Counted
 }
@@ -395,8 +395,8 @@ type WorkerRow struct {
 	Draining  bool      `json:"draining" doc:"It leases nothing more, and ends" example:"false"`
 	Version   string    `json:"version" doc:"Of stint there" example:"1.0.0"`
 	StartedAt time.Time `json:"startedAt" doc:"When it began" example:"2026-11-21T03:15:09Z"`
-	BeatAt    time.Time `json:"beatAt" doc:"When it was last heard of" example:"2026-11-21T03:15:39Z"`
-	Silent    string    `json:"silent" doc:"For how long nothing was heard of it, by the clock of the database" example:"4s"`
+	BeatAt    time.Time `json:"beatAt" doc:"Its last heartbeat" example:"2026-11-21T03:15:39Z"`
+	Silent    string    `json:"silent" doc:"How long ago that was, by the clock of the database" example:"4s"`
 }
 
 // AccountMetrics say whether an account may be used.

@@ -55,7 +55,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// obey carries out one order, and returns the nanoseconds that it took.
+// obey runs one order, and returns the nanoseconds that it took.
 func obey(ctx context.Context, pool *pgxpool.Pool, client *river.Client[pgx.Tx], order string) (took []int64, err error) {
 	var what string
 	var n, times int

@@ -53,7 +53,7 @@ func Text(m *task.Metrics, due *jobs.Metrics) []byte {
 				e.sample("stint_shared_tasks", float64(shared.Tasks[status]), "status", status)
 			}
 			e.one("stint_shared_oldest_seconds", gauge, "How long the task in the shared queue has been due that waits longest.", max(0, shared.Oldest.Seconds()))
-			e.one("stint_shared_workers", gauge, "Workers of the shared queue that were heard of.", float64(len(shared.Workers)))
+			e.one("stint_shared_workers", gauge, "Workers that are registered in the shared queue.", float64(len(shared.Workers)))
 		}
 	}
 

@@ -68,14 +68,14 @@ type (
 		Health    task.Health
 		Error     *wire.Problem // instead of what follows
 		Task      *pageTask     // instead of the list
-		Topics    []wire.Topic  // likewise: those of the manual
+		Topics    []wire.Topic  // of the manual, if there are any
 		HTML      template.HTML // of one of them
 		Rows      []wire.TaskView
 		Cursor    string             // of this list; "" if it is the newest
 		Older     string             // of the next one; "" if there is none
 		Accounts  []state.AccountUse // that are used, are closed, or have told their quota
 		Due       *Due               // nil: there is nothing of it
-		Shared    *task.SharedStatus // likewise
+		Shared    *task.SharedStatus // nil: no database is configured
 		Agents    []string
 		Workspace string // of the task that was queued last
 	}

@@ -66,7 +66,7 @@ func (q *Queue) List(ctx context.Context, f ListFilter) ([]Task, error) {
 	return pgx.CollectRows(rows, scan)
 }
 
-// Cancel ends a shared task: at once, or if a worker has it, when that has heard of it and ended its agent. It reports whether it is ended.
+// Cancel ends a shared task: at once, or if a worker has it, once that has ended its agent. It returns the task as it is then.
 func (q *Queue) Cancel(ctx context.Context, ref string) (t Task, err error) {
 	id, err := q.find(ctx, ref)
 	if err != nil {

@@ -100,7 +100,7 @@ const (
 		status = CASE WHEN t.cancel_requested THEN 'canceled' WHEN t.attempt::bigint - t.retries - @free >= t.max_attempts THEN 'deadletter' ELSE 'queued' END,
 		finished_at = CASE WHEN t.cancel_requested OR t.attempt::bigint - t.retries - @free >= t.max_attempts THEN now() END, `
 
-	reclaimSQL = endLease + `reason = CASE WHEN t.cancel_requested THEN 'canceled' ELSE 'orphaned' END, error_message = 'the worker on ' || coalesce(t.worker_host, 'an unknown host') || ' was not heard of until its lease had ended'
+	reclaimSQL = endLease + `reason = CASE WHEN t.cancel_requested THEN 'canceled' ELSE 'orphaned' END, error_message = 'the worker on ' || coalesce(t.worker_host, 'an unknown host') || ' did not renew its lease in time'
 		WHERE t.id IN (SELECT id FROM tasks WHERE host IS NULL AND status IN ('leased', 'running') AND (nullif(lease_expires_at, 'infinity') < now()) IS NOT FALSE LIMIT 1000 FOR UPDATE SKIP LOCKED)`
 )
 

@@ -21,7 +21,7 @@ import (
 type Queue struct {
 	pool *pgxpool.Pool
 
-	inserting, untold atomic.Int64 // calls of Enqueue, and those that workers were not told of yet
+	inserting, untold atomic.Int64 // calls of Enqueue, and those that workers were not notified of yet
 	tellers           sync.WaitGroup
 }
 

@@ -375,7 +375,7 @@ func TestLeaseUsesIndex(t *testing.T) {
 	t.Logf("%d rows have ended and %d wait: a lease takes %s in the median, and %s at most", ended, queued, took[15], took[29])
 }
 
-// plan returns how a statement is carried out.
+// plan returns how a statement is run.
 func (q *Queue) plan(t *testing.T, mode, sql string, named pgx.NamedArgs) (plan string) {
 	t.Helper()
 	must(t, pgx.BeginFunc(t.Context(), q.pool, func(tx pgx.Tx) error {

@@ -74,7 +74,7 @@ type lease struct {
 	twin    string      // its id in the ledger
 	until   *task.Lease // when it must have ended
 
-	status  state.Status  // of the twin, as it was last heard of
+	status  state.Status  // of the twin, by its newest change
 	begun   bool          // its agent was started
 	free    bool          // that it is given back is no attempt, though it has begun
 	told    string        // what the database knows of it: that it runs, or why it waits
@@ -134,7 +134,7 @@ func (w *Worker) Run(ctx context.Context) {
 			renewed, isTold = -w.o.Renew, true
 		}
 		w.isEnding = ctx.Err() != nil
-		if taken = taken || w.beat(isLeaving) && w.try("take over the tasks of a worker before", w.takeOver); taken {
+		if taken = taken || w.beat(isLeaving) && w.try("take over the tasks of a worker before", w.reconcileAtStart); taken {
 			if w.isEnding {
 				w.noteAll()
 			}
@@ -143,7 +143,7 @@ func (w *Worker) Run(ctx context.Context) {
 			}
 			w.report()
 			if w.isEnding || isLeaving && len(w.leases) == 0 {
-				w.beat(true) // its row goes when nobody has heard of it for long: until then the conversations here wait for the next one
+				w.beat(true) // its row goes when it is three leases old: until then the conversations here wait for the next one
 				return
 			}
 			isDue := w.o.Now()-polled >= w.o.Poll
@@ -153,7 +153,7 @@ func (w *Worker) Run(ctx context.Context) {
 					renewed = w.o.Now()
 				}
 			} else if isDue {
-				isUp = w.look()
+				isUp = w.reconcileHeld()
 			}
 			w.endLost()
 			if isDue && isUp {
@@ -218,8 +218,8 @@ func (w *Worker) try(what string, do func(ctx context.Context) error) bool {
 	return err == nil
 }
 
-// takeOver ends the leases that a master before this one had: their twins have ended, or are canceled now.
-func (w *Worker) takeOver(ctx context.Context) error {
+// reconcileAtStart ends the leases that a master before this one had: their twins have ended, or are canceled now.
+func (w *Worker) reconcileAtStart(ctx context.Context) error {
 	claims, err := w.store.HeldBy(ctx, w.o.Holder)
 	if err != nil {
 		return err
@@ -438,8 +438,8 @@ func (w *Worker) beat(isLeaving bool) bool {
 	})
 }
 
-// look finds out which leases it has lost, and which tasks are to be canceled.
-func (w *Worker) look() bool {
+// reconcileHeld finds out which leases it has lost, and which tasks are to be canceled.
+func (w *Worker) reconcileHeld() bool {
 	var kept map[Claim]bool
 	if !w.try("look at its leases", func(ctx context.Context) (err error) {
 		kept, err = w.store.HeldBy(ctx, w.o.Holder)
@@ -452,7 +452,7 @@ func (w *Worker) look() bool {
 		delete(kept, l.Claim)
 	}
 	for c := range kept { // the answer to its lease was lost
-		w.leases[c.ID] = &lease{Claim: c, until: task.NewLease(0), status: state.Canceled, back: "its worker was not told of it"}
+		w.leases[c.ID] = &lease{Claim: c, until: task.NewLease(0), status: state.Canceled, back: "its worker did not receive it"}
 	}
 	return true
 }

@@ -83,6 +83,6 @@ COMMENT ON COLUMN tasks.attempt IS 'The tries so far; in the shared queue, the l
 COMMENT ON COLUMN accounts.host IS 'Whose account it is: id begins with it. NULL: of the shared queue.';
 COMMENT ON COLUMN worker_registry.group_name IS 'Accounts of a worker, with commas. NULL: a master that keeps a mirror.';
 COMMENT ON COLUMN mirrors.worker_id IS 'The process that keeps it, or rebuilds it.';
-COMMENT ON TABLE worker_registry IS 'Workers of the shared queue, and masters that keep a mirror. One that was killed stays until others have not heard of it for three leases.';
+COMMENT ON TABLE worker_registry IS 'Workers of the shared queue, and masters that keep a mirror. One that was killed stays until its last heartbeat is three leases old.';
 COMMENT ON COLUMN worker_registry.processes IS 'Tasks that it runs at the same time.';
 COMMENT ON COLUMN worker_registry.draining IS 'It leases nothing more, and ends.';
