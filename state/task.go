@@ -290,12 +290,16 @@ func Overlap(a, b string) bool {
 	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
 }
 
-// Lane returns the name of the lane that the task waits in: its session key, or the lane of its workspace if it has none.
+// Lane returns the name of the lane that the task waits in: its session key, or if it has none that of its workspace, or its own
+// if it has a directory of its own.
 func (t *Task) Lane() string {
-	if t.SessionKey == "" {
-		return LanePrefixDir + t.Workspace
+	switch {
+	case t.SessionKey != "":
+		return t.SessionKey
+	case t.Isolation == IsolationTemp:
+		return LanePrefixTask + t.ID
 	}
-	return t.SessionKey
+	return LanePrefixDir + t.Workspace
 }
 
 // LaneName returns what the lane of that key is called in a sentence.

@@ -44,7 +44,7 @@ func (in *intake) checkPlace(s *submission) error {
 				return task.Wrong(fmt.Sprintf("inputFiles.%d.name", i), "give it another name", "the input file %q would lie in a directory of git's or an agent's own, which may say what is to be run", f.Name)
 			}
 		}
-		s.Workspace = filepath.Join(in.a.tasks.Config.WorkDir, s.ID)
+		s.Workspace, s.Parallel = filepath.Join(in.a.tasks.Config.WorkDir, s.ID), true // nobody else works there
 	}
 	if s.Workspace = cmp.Or(s.Workspace, in.a.tasks.Config.WorkspaceRoot); s.Workspace == "" {
 		return task.Wrong("workspace", "name the directory in which the agent is to work, an absolute path, or set workspace_root in the configuration", "the task has no workspace")

@@ -184,7 +184,7 @@ func (r *Run) AsTask() *state.Task {
 // Run runs a run that was started, and the runs that follow it in its attempt, and
 // records how each ended. replace is told of each that follows, before it begins.
 func (a *Attempts) Run(r *Run, replace func(next *Run)) {
-	home, lane := homeOf(&r.Task), r.Task.Lane()
+	home, lane, id := homeOf(&r.Task), r.Task.Lane(), r.Task.ID
 	r.mu.Lock()
 	r.home = home
 	r.mu.Unlock()
@@ -204,7 +204,7 @@ func (a *Attempts) Run(r *Run, replace func(next *Run)) {
 			replace(r)
 		}
 	}
-	if lane == state.LanePrefixDir+home { // which this run still has: nothing begins there
+	if lane == state.LanePrefixTask+id || lane == state.LanePrefixDir+home { // which this run still has: nothing begins there
 		a.removeTemp(home)
 	}
 }
