@@ -347,16 +347,24 @@ func group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	return c
 }
 
+// refuseRun returns an error if this command is part of a run.
+func (a *app) refuseRun() error {
+	run := ownRun()
+	if dir, err := a.state(); run == "" && err == nil {
+		run, _ = runOf(dir, os.Getpid())() // whatever its environment says; where nobody can tell, the master decides
+	}
+	if run != "" {
+		return task.ErrFromRun
+	}
+	return nil
+}
+
 // noRun makes a command one that no run may use: it changes the state directory also where no master looks.
 func (a *app) noRun(c *cobra.Command) *cobra.Command {
 	do := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
-		run := ownRun()
-		if dir, err := a.state(); run == "" && err == nil {
-			run, _ = runOf(dir, os.Getpid())() // whatever its environment says; where nobody can tell, the master decides
-		}
-		if run != "" {
-			return task.ErrFromRun
+		if err := a.refuseRun(); err != nil {
+			return err
 		}
 		return do(c, args)
 	}

@@ -37,19 +37,20 @@ func (a *app) withShared(c *cobra.Command, usage string, without ...string) *cob
 
 // onShared calls do with the shared queue in the configured database, unless this command is part of a run.
 func (a *app) onShared(c *cobra.Command, do func(ctx context.Context, q *shared.Queue) error) error {
-	return a.noRun(&cobra.Command{RunE: func(c *cobra.Command, _ []string) error {
-		cfg, err := a.base()
-		if err != nil {
-			return err
-		}
-		o, on := postgresOptions(cfg, "", slog.New(slog.DiscardHandler))
-		if !on {
-			return errNoShared
-		}
-		opener := shared.NewOpener(o.URL, 1)
-		defer opener.Close()
-		return opener.Do(c.Context(), func(q *shared.Queue) error { return do(c.Context(), q) })
-	}}).RunE(c, nil)
+	if err := a.refuseRun(); err != nil {
+		return err
+	}
+	cfg, err := a.base()
+	if err != nil {
+		return err
+	}
+	o, on := postgresOptions(cfg, "", slog.New(slog.DiscardHandler))
+	if !on {
+		return errNoShared
+	}
+	opener := shared.NewOpener(o.URL, 1)
+	defer opener.Close()
+	return opener.Do(c.Context(), func(q *shared.Queue) error { return do(c.Context(), q) })
 }
 
 // fromShared returns what get has from the shared queue.
