@@ -56,7 +56,7 @@ func (a *app) workerStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printTable(a, list, "no worker is registered", []string{"HOST", "PID", "TASKS", "LEASES", "LAST SEEN", "ACCOUNTS"}, []string{"PID"}, func(w shared.WorkerRow) (string, []string) {
+			return printTable(a, list, "no worker is registered", []string{"HOST", "PID", "TASKS", "LEASES", "LAST SEEN", "ACCOUNTS"}, []string{"PID"}, func(w task.WorkerRow) (string, []string) {
 				heard := w.Silent + " ago"
 				if w.Draining {
 					heard += ", ends after its runs"
@@ -142,7 +142,7 @@ func (m *master) newWorker(c *coordinator.Coordinator, q *shared.Queue, wake <-c
 	return shared.NewWorker(shared.Options{
 		Holder: shared.Holder{Worker: id, Host: o.Host, TTL: m.cfg.WorkerLeaseTTL},
 		Renew:  m.cfg.WorkerRenew, Poll: m.cfg.WorkerPoll, Processes: m.cfg.WorkerConcurrency, Margin: m.cfg.leaseMargin(), Filter: m.only,
-		Row:  shared.WorkerRow{PID: os.Getpid(), StateDir: m.state, Processes: m.cfg.WorkerConcurrency, Version: versionName()},
+		Row:  task.WorkerRow{PID: os.Getpid(), StateDir: m.state, Processes: m.cfg.WorkerConcurrency, Version: versionName()},
 		Rows: rows.Of,
 		Accounts: func(ctx context.Context) ([]string, error) {
 			list, err := q.Accounts(ctx)

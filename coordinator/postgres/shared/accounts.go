@@ -89,7 +89,7 @@ const beatsLost = 3
 
 // Beat notes that a worker lives, removes the rows of those that are gone, and fails tasks of accounts that are not there. A worker with the id of another one, from whose
 // directory its own was copied, is refused.
-func (q *Queue) Beat(ctx context.Context, h Holder, w WorkerRow) error {
+func (q *Queue) Beat(ctx context.Context, h Holder, w task.WorkerRow) error {
 	var b pgx.Batch
 	isOurs := false
 	b.Queue(`INSERT INTO worker_registry (worker_id, group_name, hostname, pid, state_dir, processes, draining, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -108,16 +108,13 @@ func (q *Queue) Beat(ctx context.Context, h Holder, w WorkerRow) error {
 }
 
 // Workers returns the workers in the order of their hosts.
-func (q *Queue) Workers(ctx context.Context) ([]WorkerRow, error) {
+func (q *Queue) Workers(ctx context.Context) ([]task.WorkerRow, error) {
 	rows, _ := q.pool.Query(ctx, `SELECT w.worker_id::text, w.hostname, w.pid, coalesce(w.state_dir, ''), w.group_name, coalesce(w.processes, 0),
 		(SELECT count(*)::int FROM tasks t WHERE t.host IS NULL AND t.status IN ('leased', 'running') AND t.worker_id = w.worker_id), w.draining, coalesce(w.version, ''),
 		w.started_at, w.last_heartbeat, extract(epoch FROM now() - w.last_heartbeat)::int || 's'
 		FROM worker_registry w WHERE w.group_name IS NOT NULL AND NOT (w.draining AND NOT EXISTS (SELECT FROM tasks t WHERE t.host IS NULL AND t.status IN ('leased', 'running') AND t.worker_id = w.worker_id)) ORDER BY w.hostname, w.worker_id`) // CollectRows returns the error
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[WorkerRow])
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[task.WorkerRow])
 }
-
-// A WorkerRow is who leases.
-type WorkerRow = task.WorkerRow
 
 const statsSQL = `SELECT status, count(*)::int, coalesce(max(now() - greatest(scheduled_at, '2000-01-01Z')) FILTER (WHERE status = 'queued' AND scheduled_at <= now()), '0')
 	FROM (SELECT * FROM tasks WHERE host IS NULL AND status = 'queued' UNION ALL SELECT * FROM tasks WHERE host IS NULL AND status IN ('leased', 'running')) t GROUP BY 1`

@@ -247,13 +247,13 @@ func TestAlike(t *testing.T) {
 				h, list, held := some(rt)
 				kept, err := q.Renew(ctx, h, list)
 				ok(err)
-				want := map[Claim]bool{}
 				for _, t := range held {
-					t.expires = r.now + leaseTime
-					want[Claim{t.id, t.attempt}] = t.cancel
+					if t.expires = r.now + leaseTime; !slices.Contains(kept, Claim{t.id, t.attempt}) {
+						rt.Fatalf("%v was not renewed", t)
+					}
 				}
-				if !maps.Equal(kept, want) {
-					rt.Fatalf("renewed %v, not %v", kept, want)
+				if len(kept) != len(held) {
+					rt.Fatalf("renewed %v of %v", kept, held)
 				}
 			},
 			"start": func(rt *rapid.T) {
@@ -266,7 +266,7 @@ func TestAlike(t *testing.T) {
 			"give back": func(rt *rapid.T) {
 				h, list, held := some(rt)
 				begun := rapid.Bool().Draw(rt, "begun")
-				ok(q.GiveBack(ctx, h, list, begun, "why"))
+				ok(q.giveBack(ctx, h, list, begun, "why"))
 				for _, t := range held {
 					if !begun {
 						t.retries++
@@ -303,23 +303,17 @@ func TestAlike(t *testing.T) {
 				}
 			},
 			"reclaim": func(rt *rapid.T) {
-				n, err := q.Reclaim(ctx)
-				ok(err)
-				want := 0
+				ok(q.Reclaim(ctx))
 				for _, t := range r.tasks {
 					if !t.isHeld() || t.expires >= r.now {
 						continue
 					}
-					want++
 					switch t.ends("queued"); {
 					case t.cancel:
 						t.status = "canceled"
 					case t.attempt-t.retries >= t.most:
 						t.status = "deadletter"
 					}
-				}
-				if n != want {
-					rt.Fatalf("reclaimed %d, not %d", n, want)
 				}
 			},
 			"time": func(rt *rapid.T) {
@@ -383,7 +377,7 @@ func TestAlike(t *testing.T) {
 			},
 			"beat": func(rt *rapid.T) {
 				name, h := workerOf(rt)
-				ok(q.Beat(ctx, h, WorkerRow{Accounts: "one"}))
+				ok(q.Beat(ctx, h, task.WorkerRow{Accounts: "one"}))
 				r.beats[name] = r.now
 				maps.DeleteFunc(r.beats, func(_ string, beat int) bool { return beat < r.now-silence })
 			},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"stint/coordinator/postgres/server"
 	"stint/coordinator/postgres/tables"
@@ -18,8 +19,8 @@ import (
 // An Ended is a lease whose task has ended.
 type Ended struct {
 	Claim
-	Rows    *tables.Rows // of its twin; nil: its master did not take it
-	Refused string       // why
+	Rows    *tables.Rows // of its twin; nil: nothing of it was run
+	Refused string       // why its master did not take it
 }
 
 // outcome are the columns of a task's row that say how it ended; all others are its producer's, or the lease's.
@@ -28,32 +29,51 @@ var outcome = []string{
 	"findings", "input_tokens", "cached_input_tokens", "output_tokens", "reasoning_tokens", "cost_usd",
 }
 
+// insertRuns and insertOutputs hang rows on the tasks that are done.
+var insertRuns, insertOutputs = insertFor(&tables.Runs, "runs"), insertFor(&tables.Files, "files")
+
+func insertFor(t *tables.Table, name string) string {
+	return fmt.Sprintf("INSERT INTO task_%[1]s (%[2]s) SELECT %[3]s FROM json_populate_recordset(NULL::task_%[1]s, @%[1]s) g JOIN done ON done.id = g.task_id ON CONFLICT (id) DO NOTHING",
+		name, strings.Join(t.Columns, ", "), given(t.Columns))
+}
+
+// given returns columns as insertFor and finishSQL find them.
+func given(columns []string) string { return "g." + strings.Join(columns, ", g.") }
+
 // finishSQL writes each task that is still held, and with it, or not at all, its runs and the files that were collected. The note of its lease stays.
 var finishSQL = fmt.Sprintf(`WITH done AS (
-		UPDATE tasks t SET (%[1]s) = ROW(%[4]s),
+		UPDATE tasks t SET (%s) = ROW(%s),
 			leased_by = NULL, lease_expires_at = NULL, next_attempt_at = NULL, updated_at = now(), finished_at = now()
-		FROM json_populate_recordset(NULL::tasks, $1) g
-		WHERE t.host IS NULL AND t.id = g.id AND t.attempt = g.attempt AND t.worker_id = $4 AND t.status IN ('leased', 'running') RETURNING t.id
+		FROM json_populate_recordset(NULL::tasks, @tasks) g
+		WHERE t.host IS NULL AND t.id = g.id AND t.attempt = g.attempt AND t.worker_id = @worker AND t.status IN ('leased', 'running') RETURNING t.id
 	), gone AS (
 		DELETE FROM task_files f USING done WHERE f.task_id = done.id AND NOT f.is_input
-	), ran AS (
-		INSERT INTO task_runs (%[2]s) SELECT %[5]s FROM json_populate_recordset(NULL::task_runs, $2) g JOIN done ON done.id = g.task_id ON CONFLICT (id) DO NOTHING
-	)
-	INSERT INTO task_files (%[3]s) SELECT %[6]s FROM json_populate_recordset(NULL::task_files, $3) g JOIN done ON done.id = g.task_id ON CONFLICT (id) DO NOTHING`,
-	strings.Join(outcome, ", "), strings.Join(tables.Runs.Columns, ", "), strings.Join(tables.Files.Columns, ", "),
-	strings.Replace(given(outcome), " g.note,", " nullif(concat_ws('; ', t.note, g.note), ''),", 1), given(tables.Runs.Columns), given(tables.Files.Columns))
-
-// given returns columns as finishSQL finds them.
-func given(columns []string) string { return "g." + strings.Join(columns, ", g.") }
+	), ran AS (%s) %s`,
+	strings.Join(outcome, ", "), strings.Replace(given(outcome), " g.note,", " nullif(concat_ws('; ', t.note, g.note), ''),", 1), insertRuns, insertOutputs)
 
 // Finish writes how tasks have ended, each if its lease is still the newest. One whose result the database does not take has failed.
 func (q *Queue) Finish(ctx context.Context, h Holder, ended []Ended) error {
-	all := [3][]map[string]any{{}, {}, {}}
-	isInput := slices.Index(tables.Files.Columns, "is_input")
-	for _, e := range ended {
-		if slices.ContainsFunc(ended, func(o Ended) bool { return o.ID == e.ID && o.Attempt > e.Attempt }) {
-			continue // a stale one must not hang its runs on the end of the newest
+	ended = slices.DeleteFunc(slices.Clone(ended), func(e Ended) bool { // a stale one must not hang its runs on the end of the newest
+		return slices.ContainsFunc(ended, func(o Ended) bool { return o.ID == e.ID && o.Attempt > e.Attempt })
+	})
+	return each(ended, func(ended []Ended) error {
+		args, err := rowsOf(ended)
+		if err != nil {
+			return err
 		}
+		args["worker"] = h.Worker
+		err = q.briefly(ctx, finishSQL, args)
+		if len(ended) == 1 && ended[0].Rows != nil && server.IsRefusal(err) {
+			return q.Finish(ctx, h, []Ended{{Claim: ended[0].Claim, Refused: "its result could not be stored: " + err.Error()}})
+		}
+		return err
+	})
+}
+
+// rowsOf returns the rows of tasks that have ended, and of their runs and files, as JSON has them.
+func rowsOf(ended []Ended) (pgx.NamedArgs, error) {
+	all, isInput := map[string][]map[string]any{"tasks": {}, "runs": {}, "files": {}}, slices.Index(tables.Files.Columns, "is_input")
+	for _, e := range ended {
 		row := map[string]any{
 			"status": "failed", "reason": state.ClassExit, "error_message": tables.Storable(e.Refused), "findings": []string{},
 			"limit_waits": 0, "iteration": 0, "input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0, "reasoning_tokens": 0, "cost_usd": 0,
@@ -61,35 +81,26 @@ func (q *Queue) Finish(ctx context.Context, h Holder, ended []Ended) error {
 		if e.Rows != nil {
 			row = record(&tables.Tasks, e.Rows.Task, e.ID, outcome)
 			for _, r := range e.Rows.Runs {
-				all[1] = append(all[1], record(&tables.Runs, r, e.ID, tables.Runs.Columns))
+				all["runs"] = append(all["runs"], record(&tables.Runs, r, e.ID, tables.Runs.Columns))
 			}
 			for _, f := range e.Rows.Files {
 				if f[isInput] != true {
-					all[2] = append(all[2], record(&tables.Files, f, e.ID, tables.Files.Columns))
+					all["files"] = append(all["files"], record(&tables.Files, f, e.ID, tables.Files.Columns))
 				}
 			}
 		}
 		row["id"], row["attempt"] = e.ID, e.Attempt
-		all[0] = append(all[0], row)
+		all["tasks"] = append(all["tasks"], row)
 	}
-	args := [4]any{3: h.Worker}
-	for i, rows := range all {
+	args := pgx.NamedArgs{}
+	for name, rows := range all {
 		text, err := json.Marshal(rows)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		args[i] = text
+		args[name] = text
 	}
-	_, err := q.pool.Exec(ctx, finishSQL, args[:]...)
-	switch isRefused := server.IsRefusal(err); {
-	case isRefused && len(ended) > 1: // which of them is found one by one
-		for err = nil; err == nil && len(ended) > 0; ended = ended[1:] {
-			err = q.Finish(ctx, h, ended[:1])
-		}
-	case isRefused && ended[0].Rows != nil:
-		return q.Finish(ctx, h, []Ended{{Claim: ended[0].Claim, Refused: "its result could not be stored: " + err.Error()}})
-	}
-	return err
+	return args, nil
 }
 
 // record returns what a row has in some columns, as JSON has it, for a shared task.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"stint/coordinator/postgres/server"
 	"stint/coordinator/task"
 )
 
@@ -66,8 +67,7 @@ func (q *Queue) Lease(ctx context.Context, h Holder, account string, most int, f
 		return err
 	})
 	b.Queue("COMMIT")
-	var e *pgconn.PgError
-	if err := q.pool.SendBatch(ctx, &b).Close(); errors.As(err, &e) && e.Code == "23505" { // another worker has the session just now
+	if err := q.pool.SendBatch(ctx, &b).Close(); hasCode(err, "23505") { // another worker has the session just now
 		return nil, nil
 	} else if err != nil || len(list) == 0 {
 		return nil, err
@@ -92,7 +92,7 @@ type Claim struct {
 const held = `t.host IS NULL AND t.worker_id = @worker AND t.status IN ('leased', 'running') AND (t.id, t.attempt) IN (SELECT * FROM unnest(@ids::uuid[], @attempts::int[]))`
 
 const (
-	renewSQL  = `UPDATE tasks t SET lease_expires_at = now() + @ttl::interval WHERE ` + held + ` RETURNING t.id::text, t.attempt, t.cancel_requested`
+	renewSQL  = `UPDATE tasks t SET lease_expires_at = now() + @ttl::interval WHERE ` + held + ` RETURNING t.id::text, t.attempt`
 	heldBySQL = "SELECT id::text, attempt, cancel_requested FROM tasks WHERE host IS NULL AND status IN ('leased', 'running') AND worker_id = $1"
 
 	// endLease queues tasks again whose leases end, or makes dead letters of those that have no attempt left. @free leases were no attempt.
@@ -113,10 +113,50 @@ func argsOf(claims []Claim, args pgx.NamedArgs) pgx.NamedArgs {
 	return args
 }
 
-// Renew prolongs leases to h.TTL from now on. It returns those that are still held, and which of these are to be canceled.
-func (q *Queue) Renew(ctx context.Context, h Holder, claims []Claim) (map[Claim]bool, error) {
-	rows, _ := q.pool.Query(ctx, renewSQL, argsOf(claims, pgx.NamedArgs{"worker": h.Worker, "ttl": h.TTL})) // claimsIn returns the error
-	return claimsIn(rows)
+// Renew prolongs leases that are still held to h.TTL from now on, and returns them. It leaves out one whose row somebody else has locked.
+func (q *Queue) Renew(ctx context.Context, h Holder, claims []Claim) (kept []Claim, err error) {
+	err = each(claims, func(claims []Claim) error {
+		return q.briefly(ctx, renewSQL, argsOf(claims, pgx.NamedArgs{"worker": h.Worker, "ttl": h.TTL}), func(rows pgx.Rows) error {
+			list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Claim])
+			kept = append(kept, list...)
+			return err
+		})
+	})
+	if hasCode(err, locked) {
+		err = nil
+	}
+	return kept, err
+}
+
+// briefly runs a statement that waits but a moment for a row that somebody has locked, such as a person in psql.
+func (q *Queue) briefly(ctx context.Context, sql string, args pgx.NamedArgs, read ...func(pgx.Rows) error) error {
+	var b pgx.Batch
+	b.Queue("SELECT set_config('lock_timeout', '500ms', TRUE)")
+	query := b.Queue(sql, args)
+	for _, f := range read {
+		query.Query(f)
+	}
+	return q.pool.SendBatch(ctx, &b).Close()
+}
+
+// each does something with all of a list at once, or if that cannot be done for one of them, with each alone.
+func each[T any](list []T, do func([]T) error) error {
+	err := do(list)
+	if len(list) > 1 && (hasCode(err, locked) || server.IsRefusal(err)) {
+		err = nil
+		for i := range list {
+			err = cmp.Or(err, do(list[i:i+1]))
+		}
+	}
+	return err
+}
+
+const locked = "55P03" // a row, by somebody else
+
+// hasCode reports whether an error is the database's, with that SQLSTATE.
+func hasCode(err error, code string) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == code
 }
 
 // Start notes that the agents of leases have begun.
@@ -134,24 +174,27 @@ func (q *Queue) Wait(ctx context.Context, h Holder, c Claim, wait time.Duration,
 	return err
 }
 
-// GiveBack ends leases whose tasks are to be queued again at once. By no fault of theirs, if nothing of them had begun: that is no attempt.
-func (q *Queue) GiveBack(ctx context.Context, h Holder, claims []Claim, begun bool, why string) error {
-	free := 1
-	if begun {
-		free = 0
+// GiveBack ends a lease whose task is to be queued again at once, and keeps its runs. By no fault of its own, if nothing of it had begun: that is no attempt.
+func (q *Queue) GiveBack(ctx context.Context, h Holder, e Ended, begun bool, why string) error {
+	args, err := rowsOf([]Ended{e})
+	if err != nil {
+		return err
 	}
-	_, err := q.pool.Exec(ctx, endLease+`note = @why, reason = CASE WHEN t.cancel_requested THEN 'canceled' WHEN @free = 0 THEN 'orphaned' END, error_message = CASE WHEN @free = 0 AND NOT t.cancel_requested THEN @why END WHERE `+held, argsOf(claims, pgx.NamedArgs{"worker": h.Worker, "why": why, "free": free}))
+	args["worker"], args["why"], args["free"] = h.Worker, why, 1
+	if begun {
+		args["free"] = 0
+	}
+	_, err = q.pool.Exec(ctx, `WITH done AS (`+endLease+`note = @why, reason = CASE WHEN t.cancel_requested THEN 'canceled' WHEN @free = 0 THEN 'orphaned' END,
+		error_message = CASE WHEN @free = 0 AND NOT t.cancel_requested THEN @why END WHERE `+held+` RETURNING t.id) `+insertRuns, argsOf([]Claim{e.Claim}, args))
+	if e.Rows != nil && server.IsRefusal(err) {
+		return q.GiveBack(ctx, h, Ended{Claim: e.Claim}, begun, why)
+	}
 	return err
 }
 
 // HeldBy returns the leases that a worker has, and which of these are to be canceled.
 func (q *Queue) HeldBy(ctx context.Context, h Holder) (map[Claim]bool, error) {
-	rows, _ := q.pool.Query(ctx, heldBySQL, h.Worker)
-	return claimsIn(rows)
-}
-
-// claimsIn reads claims, and which of their tasks are to be canceled.
-func claimsIn(rows pgx.Rows) (map[Claim]bool, error) {
+	rows, _ := q.pool.Query(ctx, heldBySQL, h.Worker) // ForEachRow returns the error
 	claims := map[Claim]bool{}
 	var c Claim
 	var canceled bool
@@ -164,7 +207,7 @@ func claimsIn(rows pgx.Rows) (map[Claim]bool, error) {
 
 // Reclaim ends the leases that are over by the database's clock, or have no end, whoever had them. Their tasks are queued again, or
 // dead letters where no attempt is left.
-func (q *Queue) Reclaim(ctx context.Context) (n int, err error) {
-	tag, err := q.pool.Exec(ctx, reclaimSQL, pgx.NamedArgs{"free": 0})
-	return int(tag.RowsAffected()), err
+func (q *Queue) Reclaim(ctx context.Context) error {
+	_, err := q.pool.Exec(ctx, reclaimSQL, pgx.NamedArgs{"free": 0})
+	return err
 }

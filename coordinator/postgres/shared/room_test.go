@@ -90,7 +90,7 @@ func TestClientsOfAMaster(t *testing.T) {
 		}
 	}
 	h := holder("build-1")
-	must(t, q.Beat(t.Context(), h, WorkerRow{PID: 7, Accounts: "codex-main", Processes: 4}))
+	must(t, q.Beat(t.Context(), h, task.WorkerRow{PID: 7, Accounts: "codex-main", Processes: 4}))
 	s, err := o.Status(t.Context())
 	if err != nil || s.Tasks["queued"] != 0 || s.Tasks["leased"] != 1 || len(s.Workers) != 1 || s.Workers[0].Host != "build-1" || s.Workers[0].Silent != "0s" {
 		t.Errorf("%+v, %v", s, err)

@@ -84,11 +84,10 @@ func (m *model) each(claims []Claim, do func(r *row)) {
 	}
 }
 
-func (m *model) Renew(_ context.Context, h Holder, claims []Claim) (map[Claim]bool, error) {
-	kept := map[Claim]bool{}
+func (m *model) Renew(_ context.Context, h Holder, claims []Claim) (kept []Claim, err error) {
 	m.each(claims, func(r *row) {
 		r.expires = time.Now().Add(h.TTL)
-		kept[Claim{r.ID, r.Attempt}] = r.cancel
+		kept = append(kept, Claim{r.ID, r.Attempt})
 	})
 	return kept, nil
 }
@@ -108,8 +107,8 @@ func (m *model) Finish(_ context.Context, _ Holder, ended []Ended) error {
 	return nil
 }
 
-func (m *model) GiveBack(_ context.Context, _ Holder, claims []Claim, begun bool, _ string) error {
-	m.each(claims, func(r *row) {
+func (m *model) GiveBack(_ context.Context, _ Holder, e Ended, begun bool, _ string) error {
+	m.each([]Claim{e.Claim}, func(r *row) {
 		if r.Status = "queued"; !begun {
 			r.Retries++
 		}
@@ -129,21 +128,21 @@ func (m *model) HeldBy(_ context.Context, h Holder) (map[Claim]bool, error) {
 	return claims, nil
 }
 
-func (m *model) Reclaim(context.Context) (n int, err error) {
+func (m *model) Reclaim(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.tasks {
 		if (r.Status == "leased" || r.Status == "running") && r.expires.Before(time.Now()) {
 			r.Status = "queued"
-			if n++; r.Attempt-r.Retries >= r.MaxAttempts {
+			if r.Attempt-r.Retries >= r.MaxAttempts {
 				r.Status = "deadletter"
 			}
 		}
 	}
-	return n, nil
+	return nil
 }
 
-func (m *model) Beat(context.Context, Holder, WorkerRow) error                    { return nil }
+func (m *model) Beat(context.Context, Holder, task.WorkerRow) error               { return nil }
 func (m *model) Wait(context.Context, Holder, Claim, time.Duration, string) error { return nil }
 func (m *model) Cool(context.Context, string, time.Duration) error                { return nil }
 
@@ -229,8 +228,8 @@ func (b *boot) Lease(ctx context.Context, h Holder, account string, most int, f 
 	return over(ctx, b, func() ([]Task, error) { return b.model.Lease(ctx, h, account, most, f) })
 }
 
-func (b *boot) Renew(ctx context.Context, h Holder, claims []Claim) (map[Claim]bool, error) {
-	return over(ctx, b, func() (map[Claim]bool, error) { return b.model.Renew(ctx, h, claims) })
+func (b *boot) Renew(ctx context.Context, h Holder, claims []Claim) ([]Claim, error) {
+	return over(ctx, b, func() ([]Claim, error) { return b.model.Renew(ctx, h, claims) })
 }
 
 func (b *boot) Start(ctx context.Context, h Holder, claims []Claim) error {
@@ -243,8 +242,8 @@ func (b *boot) Finish(ctx context.Context, h Holder, ended []Ended) error {
 	return err
 }
 
-func (b *boot) GiveBack(ctx context.Context, h Holder, claims []Claim, begun bool, why string) error {
-	_, err := over(ctx, b, none(func() error { return b.model.GiveBack(ctx, h, claims, begun, why) }))
+func (b *boot) GiveBack(ctx context.Context, h Holder, e Ended, begun bool, why string) error {
+	_, err := over(ctx, b, none(func() error { return b.model.GiveBack(ctx, h, e, begun, why) }))
 	return err
 }
 
@@ -252,8 +251,9 @@ func (b *boot) HeldBy(ctx context.Context, h Holder) (map[Claim]bool, error) {
 	return over(ctx, b, func() (map[Claim]bool, error) { return b.model.HeldBy(ctx, h) })
 }
 
-func (b *boot) Reclaim(ctx context.Context) (int, error) {
-	return over(ctx, b, func() (int, error) { return b.model.Reclaim(ctx) })
+func (b *boot) Reclaim(ctx context.Context) error {
+	_, err := over(ctx, b, none(func() error { return b.model.Reclaim(ctx) }))
+	return err
 }
 
 // Submit implements Master: the agent begins soon, unless its lease has ended.

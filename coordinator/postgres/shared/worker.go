@@ -22,15 +22,15 @@ import (
 // A Store is the queue as a worker uses it: a [Queue], or in a simulation a model of it.
 type Store interface {
 	Lease(ctx context.Context, h Holder, account string, most int, f Filter) ([]Task, error)
-	Renew(ctx context.Context, h Holder, claims []Claim) (map[Claim]bool, error)
+	Renew(ctx context.Context, h Holder, claims []Claim) ([]Claim, error)
 	Start(ctx context.Context, h Holder, claims []Claim) error
 	Wait(ctx context.Context, h Holder, c Claim, wait time.Duration, why string) error
 	Finish(ctx context.Context, h Holder, ended []Ended) error
-	GiveBack(ctx context.Context, h Holder, claims []Claim, begun bool, why string) error
+	GiveBack(ctx context.Context, h Holder, e Ended, begun bool, why string) error
 	HeldBy(ctx context.Context, h Holder) (map[Claim]bool, error)
-	Reclaim(ctx context.Context) (int, error)
+	Reclaim(ctx context.Context) error
 	Cool(ctx context.Context, account string, wait time.Duration) error
-	Beat(ctx context.Context, h Holder, w WorkerRow) error
+	Beat(ctx context.Context, h Holder, w task.WorkerRow) error
 }
 
 // A Master is what a worker needs of the one that it is a part of.
@@ -58,7 +58,7 @@ type Options struct {
 	Processes   int           // tasks at the same time
 	Margin      time.Duration // how long before its end a lease is given up: an agent needs that to end
 	Filter      Filter
-	Row         WorkerRow                                    // what it says of itself
+	Row         task.WorkerRow                               // what it says of itself
 	Rows        func(*task.TaskRecord) (*tables.Rows, error) // makes the rows of a twin
 	Accounts    func(ctx context.Context) ([]string, error)  // for which it leases; asked at each renewal
 	SessionDir  func(key string) (string, error)             // makes the directory where the tasks of a session work
@@ -157,7 +157,7 @@ func (w *Worker) Run(ctx context.Context) {
 			}
 			w.endLost()
 			if isDue && isUp {
-				isUp = w.try("reclaim leases that are over", func(ctx context.Context) error { _, err := w.store.Reclaim(ctx); return err })
+				isUp = w.try("reclaim leases that are over", w.store.Reclaim)
 			}
 			if isDue {
 				clear(w.dry)
@@ -346,19 +346,9 @@ func (w *Worker) report() {
 		case l.status == state.Canceled && l.back != "":
 			back = append(back, l)
 		case l.status.Terminal():
-			e := Ended{Claim: l.Claim, Refused: l.refused}
-			if l.refused == "" {
-				r, err := w.master.TaskRecord(l.twin)
-				if err != nil {
-					w.o.Log.Warn("the twin of a shared task could not be read", "task", l.twin, "error", err)
-					continue
-				}
-				if e.Rows, err = w.o.Rows(&r); err != nil {
-					w.o.Log.Warn("the twin of a shared task cannot be handed over", "task", l.twin, "error", err)
-					continue
-				}
+			if e, ok := w.ended(l, l.refused == ""); ok {
+				ended = append(ended, e)
 			}
-			ended = append(ended, e)
 		case l.status == state.Running && l.told != runs:
 			begun = append(begun, l)
 		case l.waits && l.back == "" && l.told != l.failed:
@@ -383,14 +373,30 @@ func (w *Worker) report() {
 		}
 	}
 	for _, l := range back {
-		if w.try("give tasks back", func(ctx context.Context) error {
-			return w.store.GiveBack(ctx, w.o.Holder, []Claim{l.Claim}, l.begun && !l.free, l.back)
+		if e, _ := w.ended(l, l.begun); w.try("give tasks back", func(ctx context.Context) error {
+			return w.store.GiveBack(ctx, w.o.Holder, e, l.begun && !l.free, l.back)
 		}) {
 			w.forget(l)
 		} else {
 			break // the store is away
 		}
 	}
+}
+
+// ended returns what is handed over of a lease, with its twin if there is one.
+func (w *Worker) ended(l *lease, hasTwin bool) (e Ended, ok bool) {
+	e.Claim, e.Refused = l.Claim, l.refused
+	if !hasTwin {
+		return e, true
+	}
+	r, err := w.master.TaskRecord(l.twin)
+	if err == nil {
+		e.Rows, err = w.o.Rows(&r)
+	}
+	if err != nil {
+		w.o.Log.Warn("the twin of a shared task cannot be handed over", "task", l.twin, "error", err)
+	}
+	return e, err == nil
 }
 
 func claimsOf(list []*lease) (claims []Claim) {
@@ -410,20 +416,17 @@ func (w *Worker) forget(l *lease) {
 // renew prolongs all leases, and says that the worker lives.
 func (w *Worker) renew(isLeaving bool) bool {
 	until := w.o.Now() + w.o.TTL - w.o.Margin
-	var kept map[Claim]bool
-	if len(w.leases) > 0 && !w.try("renew its leases", func(ctx context.Context) (err error) {
+	var kept []Claim
+	isDone := len(w.leases) == 0 || w.try("renew its leases", func(ctx context.Context) (err error) {
 		kept, err = w.store.Renew(ctx, w.o.Holder, claimsOf(slices.Collect(maps.Values(w.leases))))
 		return err
-	}) {
-		return false
-	}
+	})
 	for _, l := range w.leases {
-		if _, isKept := kept[l.Claim]; isKept && l.back == "" {
+		if l.back == "" && slices.Contains(kept, l.Claim) {
 			l.until.Set(until)
 		}
 	}
-	w.holds(kept)
-	return w.beat(isLeaving)
+	return isDone && w.beat(isLeaving) && w.reconcileHeld()
 }
 
 // beat says that the worker lives, or ends, and asks for its accounts.
@@ -447,25 +450,18 @@ func (w *Worker) reconcileHeld() bool {
 	}) {
 		return false
 	}
-	w.holds(kept)
-	for _, l := range w.leases {
-		delete(kept, l.Claim)
-	}
-	for c := range kept { // the answer to its lease was lost
-		w.leases[c.ID] = &lease{Claim: c, until: task.NewLease(0), status: state.Canceled, back: "its worker did not receive it"}
-	}
-	return true
-}
-
-// holds takes over which leases it has, and whether their tasks are to be canceled.
-func (w *Worker) holds(kept map[Claim]bool) {
 	for _, l := range w.leases {
 		if canceled, isKept := kept[l.Claim]; !isKept { // somebody else has it
 			l.until.Set(w.o.Now())
 		} else if canceled {
 			w.end(l)
 		}
+		delete(kept, l.Claim)
 	}
+	for c := range kept { // the answer to its lease was lost
+		w.leases[c.ID] = &lease{Claim: c, until: task.NewLease(0), status: state.Canceled, back: "its worker did not receive it"}
+	}
+	return true
 }
 
 // endLost gives back what its master does not begin, and ends the twins of leases that are over: who has them now, or will have, is somebody else.
