@@ -105,7 +105,7 @@ func (a *app) showShared(c *cobra.Command, ref string, contents bool, path ...st
 		"task", t.ID, "status", t.Status, "reason", t.Reason, "error", t.Error, "note", t.Note, "session", t.SessionKey, "agent", strings.TrimSpace(t.Tool + " " + t.Model),
 		"account", cmp.Or(t.LeasedBy, t.Account), "worker", t.WorkerHost, "lease until", localTime(t.LeaseExpiresAt), "label", t.Label, "priority", fmt.Sprint(t.Priority),
 		"attempt", fmt.Sprintf("%d of %d", t.Attempt-t.Retries, t.MaxAttempts), "next try", localTime(t.NextAttemptAt), "not before", localTime(t.ScheduledAt), "tenant", t.TenantID, "queue", t.Queue,
-		"to collect", strings.Join(t.OutputSpec, ", "), "verify", t.VerifyCommand, "started", localTime(t.StartedAt), "finished", localTime(t.FinishedAt),
+		"to collect", strings.Join(t.OutputSpec, ", "), "verify", t.VerifyCommand, "tokens", tokens(t.Usage), "started", localTime(t.StartedAt), "finished", localTime(t.FinishedAt),
 	}, 2) {
 		d.line(l[0], l[1])
 	}

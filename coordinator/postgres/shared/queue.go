@@ -15,6 +15,7 @@ import (
 
 	"stint/coordinator/postgres/schema"
 	"stint/coordinator/task"
+	"stint/state"
 )
 
 // A Queue is the shared queue of a database. Its methods may be called by any goroutine; their errors are those of pgx, or *task.Error.
@@ -60,6 +61,7 @@ type Task struct {
 	Error          string            `json:"error,omitempty" doc:"What went wrong" example:"exit status 1"`
 	Reason         string            `json:"reason,omitempty" doc:"Class of that" example:"exit"`
 	Note           string            `json:"note,omitempty" doc:"What else its user should know" example:"its worker has ended"`
+	Usage          state.Usage       `json:"usage,omitzero" doc:"What its last lease has used"`
 	CreatedAt      time.Time         `json:"createdAt" doc:"When it was queued" example:"2026-11-21T03:15:09Z"`
 	StartedAt      time.Time         `json:"startedAt,omitzero" doc:"When it was leased last" example:"2026-11-21T03:15:10Z"`
 	FinishedAt     time.Time         `json:"finishedAt,omitzero" doc:"When it ended" example:"2026-11-21T03:17:10Z"`
@@ -88,7 +90,7 @@ const since, until = "least(greatest(", ", '0001-01-01Z'), '9999-12-30Z')"
 const columns = `t.id::text, t.status, coalesce(t.tool, ''), coalesce(t.model, ''), coalesce(t.account, ''), t.tenant_id, t.queue, coalesce(t.session_key, ''),
 	coalesce(t.label, ''), t.priority, coalesce(left(t.prompt, 1048577), ''), t.input_files, t.output_spec, coalesce(t.verify_command, ''), t.extra, coalesce(t.idempotency_key, ''),
 	t.attempt, t.retries, t.max_attempts, coalesce(t.leased_by, ''), coalesce(t.worker_host, ''), ` + since + `t.lease_expires_at` + until + `, ` + since + `t.scheduled_at` + until + `, ` + since + `t.next_attempt_at` + until + `,
-	coalesce(t.answer, ''), coalesce(t.error_message, ''), coalesce(t.reason, ''), coalesce(t.note, ''), ` + since + `t.created_at` + until + `, ` + since + `t.started_at` + until + `, ` + since + `t.finished_at` + until + `,
+	coalesce(t.answer, ''), coalesce(t.error_message, ''), coalesce(t.reason, ''), coalesce(t.note, ''), t.input_tokens, t.cached_input_tokens, t.output_tokens, t.reasoning_tokens, t.cost_usd, ` + since + `t.created_at` + until + `, ` + since + `t.started_at` + until + `, ` + since + `t.finished_at` + until + `,
 	EXISTS (SELECT FROM task_files f WHERE f.task_id = t.id), t.workspace IS NOT NULL OR t.after <> '[]'`
 
 // scan reads a row of columns. A value that is no list of files, or of paths, is the task's own fault: see Task.wrong.
@@ -98,7 +100,7 @@ func scan(row pgx.CollectableRow) (t Task, err error) {
 	err = row.Scan(&t.ID, &t.Status, &t.Tool, &t.Model, &t.Account, &t.TenantID, &t.Queue, &t.SessionKey, &t.Label, &t.Priority, &t.Prompt,
 		&inputs, &outputs, &t.VerifyCommand, &extra, &t.IdempotencyKey, &t.Attempt, &t.Retries, &t.MaxAttempts, &t.LeasedBy, &t.WorkerHost,
 		&t.LeaseExpiresAt, &t.ScheduledAt, &t.NextAttemptAt,
-		&t.Answer, &t.Error, &t.Reason, &t.Note, &t.CreatedAt, &t.StartedAt, &t.FinishedAt, &t.hasFiles, &isLocal)
+		&t.Answer, &t.Error, &t.Reason, &t.Note, &t.Usage.InputTokens, &t.Usage.CachedInputTokens, &t.Usage.OutputTokens, &t.Usage.ReasoningTokens, &t.Usage.CostUSD, &t.CreatedAt, &t.StartedAt, &t.FinishedAt, &t.hasFiles, &isLocal)
 	if isLocal {
 		t.wrong = task.Wrong("workspace", "leave them out, or queue the task on one machine: stint task", "a shared task has neither a workspace nor tasks before it (after): any machine may run it")
 	}

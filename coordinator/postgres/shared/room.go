@@ -26,7 +26,7 @@ func asInLedger(list []Task) (tasks []state.Task) {
 	for _, t := range list {
 		s := state.Task{
 			ID: t.ID, Status: statuses[t.Status], SessionKey: t.SessionKey, Isolation: state.IsolationTemp, Agent: t.Tool, Model: t.Model, Account: cmp.Or(t.LeasedBy, t.Account),
-			Label: t.Label, Priority: t.Priority, IdempotencyKey: state.GivenKey(t.IdempotencyKey), NotBefore: t.ScheduledAt, TenantID: t.TenantID, Queue: t.Queue,
+			Label: t.Label, Priority: t.Priority, IdempotencyKey: state.GivenKey(t.IdempotencyKey), NotBefore: t.ScheduledAt, TenantID: t.TenantID, Queue: t.Queue, Usage: t.Usage,
 			Attempt: t.Attempt, Retries: t.Retries, MaxAttempts: t.MaxAttempts, Reason: state.Class(t.Reason), Error: t.Error, CreatedAt: t.CreatedAt, StartedAt: t.StartedAt,
 			UpdatedAt: t.FinishedAt, VerifyCommand: t.VerifyCommand, OutputSpec: t.OutputSpec, Title: state.TitleOf(t.Prompt), Note: "shared",
 		}
