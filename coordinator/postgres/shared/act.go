@@ -78,7 +78,6 @@ func (q *Queue) Cancel(ctx context.Context, ref string) (t Task, err error) {
 	if err != nil {
 		return t, err
 	}
-	q.tell()
 	if t, err = q.Get(ctx, id, false); err == nil && tag.RowsAffected() == 0 {
 		err = task.Conflict("stint tasks get --shared "+id, "shared task %s has ended already: %s", id, t.Status)
 	}
@@ -92,7 +91,7 @@ func (q *Queue) Requeue(ctx context.Context, ref string) (t Task, err error) {
 		return t, err
 	}
 	tag, err := q.pool.Exec(ctx, `UPDATE tasks SET status = 'queued', retries = attempt, cancel_requested = FALSE, reason = NULL, error_message = NULL, next_attempt_at = NULL,
-		finished_at = NULL, result = NULL, updated_at = now() WHERE id = $1 AND host IS NULL AND status IN ('draft', 'succeeded', 'failed', 'canceled', 'deadletter')`, id)
+		finished_at = NULL, result = NULL, answer = NULL, note = NULL, run_id = NULL, verify_exit_code = NULL, updated_at = now() WHERE id = $1 AND host IS NULL AND status IN ('draft', 'succeeded', 'failed', 'canceled', 'deadletter')`, id)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = task.Conflict("stint tasks get --shared "+id, "shared task %s has not ended", id)
 	}

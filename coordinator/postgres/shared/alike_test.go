@@ -81,7 +81,10 @@ func (r *rules) mayRun(t *told, host string) bool {
 			return false
 		}
 	}
-	home := r.home(t)
+	home, has := r.home(t), r.accounts["one"] // which all workers have
+	if !has.isEnabled || t.tool != "" && t.tool != has.tool || t.account != "" && t.account != "one" {
+		return true
+	}
 	for worker, beat := range r.beats {
 		if hostOf[worker] == home && home != host && beat > r.now-silence {
 			return false
@@ -277,7 +280,7 @@ func TestAlike(t *testing.T) {
 					case t.attempt-t.retries >= t.most:
 						t.status = "deadletter"
 					}
-					t.note = "why"
+					t.note, t.host = "why", "" // nothing of it has run
 				}
 			},
 			"finish": func(rt *rapid.T) {
@@ -348,7 +351,7 @@ func TestAlike(t *testing.T) {
 				if isOpen := t.isHeld() || t.status == "queued" || t.status == "unknown"; isOpen != (err != nil) {
 					rt.Fatalf("requeued one that is %s: %v", t.status, err)
 				} else if !isOpen {
-					t.status, t.retries, t.cancel, t.next = "queued", t.attempt, false, 0
+					t.status, t.retries, t.cancel, t.next, t.note = "queued", t.attempt, false, 0, ""
 				}
 			},
 			"account": func(rt *rapid.T) {

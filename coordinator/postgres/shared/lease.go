@@ -26,14 +26,15 @@ type Holder struct {
 type Filter struct{ TenantID, Queue string }
 
 // Rules of the lease query. A task that is in a session waits for those before it, and for the host that has its
-// conversation as long as a worker is alive there.
+// conversation as long as a worker is alive there that has an account for it.
 const (
 	isDue = `t.host IS NULL AND t.status = 'queued' AND NOT t.held AND (t.lease_expires_at IS NULL OR t.lease_expires_at < now()) AND t.scheduled_at <= now() AND (t.next_attempt_at IS NULL OR t.next_attempt_at <= now())`
 
 	isNext = `(t.session_key IS NULL OR NOT EXISTS (SELECT FROM tasks s WHERE s.host IS NULL AND s.tenant_id = t.tenant_id AND s.session_key = t.session_key
-			AND (s.status IN ('leased', 'running') OR s.status = 'queued' AND s.scheduled_at <= now() AND (s.created_at, s.id) < (t.created_at, t.id)))
+			AND s.status IN ('queued', 'leased', 'running') AND (s.status <> 'queued' OR s.scheduled_at <= now() AND (s.created_at, s.id) < (t.created_at, t.id)))
 		AND NOT EXISTS (SELECT FROM worker_registry w WHERE w.hostname <> @host AND w.group_name IS NOT NULL AND w.last_heartbeat > now() - 3 * @ttl::interval
-			AND w.hostname = ` + home + `))`
+			AND w.hostname = ` + home + ` AND EXISTS (SELECT FROM accounts a WHERE a.host IS NULL AND a.enabled AND a.id = ANY(string_to_array(w.group_name, ','))
+				AND a.tool = coalesce(t.tool, a.tool) AND a.id = coalesce(t.account, a.id))))`
 
 	home = `(SELECT s.worker_host FROM tasks s WHERE s.host IS NULL AND s.tenant_id = t.tenant_id AND s.session_key = t.session_key AND s.worker_host IS NOT NULL ORDER BY s.started_at DESC LIMIT 1)`
 
@@ -180,11 +181,11 @@ func (q *Queue) GiveBack(ctx context.Context, h Holder, e Ended, begun bool, why
 	if err != nil {
 		return err
 	}
-	args["worker"], args["why"], args["free"] = h.Worker, why, 1
+	args["worker"], args["why"], args["free"], args["ran"] = h.Worker, why, 1, e.Rows != nil // else no conversation was begun here
 	if begun {
 		args["free"] = 0
 	}
-	_, err = q.pool.Exec(ctx, `WITH done AS (`+endLease+`note = @why, reason = CASE WHEN t.cancel_requested THEN 'canceled' WHEN @free = 0 THEN 'orphaned' END,
+	_, err = q.pool.Exec(ctx, `WITH done AS (`+endLease+`worker_host = CASE WHEN @ran THEN t.worker_host END, note = @why, reason = CASE WHEN t.cancel_requested THEN 'canceled' WHEN @free = 0 THEN 'orphaned' END,
 		error_message = CASE WHEN @free = 0 AND NOT t.cancel_requested THEN @why END WHERE `+held+` RETURNING t.id) `+insertRuns, argsOf([]Claim{e.Claim}, args))
 	if e.Rows != nil && server.IsRefusal(err) {
 		return q.GiveBack(ctx, h, Ended{Claim: e.Claim}, begun, why)

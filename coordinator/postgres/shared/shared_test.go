@@ -344,6 +344,8 @@ func TestLeaseUsesIndex(t *testing.T) {
 	q := newQueue(t, "codex-main codex 1000")
 	q.exec(t, `INSERT INTO tasks (tool, prompt, status, priority, created_at) SELECT 'codex', 'p', 'succeeded', 1 + n % 9, now() - n * interval '1 s' FROM generate_series(1, $1) n`, ended)
 	q.exec(t, `INSERT INTO tasks (tool, prompt, status, host) SELECT 'codex', 'p', 'queued', 'laptop' FROM generate_series(1, $1) n`, ended/10)
+	// A session with a long past, and a long queue, comes first.
+	q.exec(t, `INSERT INTO tasks (tool, prompt, priority, session_key, status, worker_host) SELECT 'codex', 'p', 9, 'long', CASE WHEN n % 2 = 0 THEN 'queued' ELSE 'succeeded' END, 'a' FROM generate_series(1, $1) n`, queued/2)
 	q.exec(t, `INSERT INTO tasks (tool, prompt, priority, session_key) SELECT 'codex', 'p', 1 + n % 9, CASE WHEN n % 10 = 0 THEN 's' || n / 100 END FROM generate_series(1, $1) n`, queued)
 	h := holder("a")
 	args := argsOf([]Claim{{newID(), 1}}, pgx.NamedArgs{"account": "codex-main", "most": 4, "worker": h.Worker, "host": h.Host, "ttl": "1 min", "tenant": "", "queue": "", "free": 0})
