@@ -61,7 +61,7 @@ func (o *Opener) Do(ctx context.Context, do func(*Queue) error) error {
 	return server.Explain(do(o.q), db.Target)
 }
 
-// Listen sends to wake when the database says that something was queued or is to be canceled, and each time it has begun to listen, until ctx ends. Where
+// Listen sends to wake when the database says that something was queued, and each time it has begun to listen, until ctx ends. Where
 // it cannot listen it tries again after that time.
 func (o *Opener) Listen(ctx context.Context, again time.Duration, wake chan<- struct{}) {
 	for ctx.Err() == nil {

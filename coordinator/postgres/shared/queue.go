@@ -29,7 +29,7 @@ type Queue struct {
 // New returns the queue of a database whose schema was checked.
 func New(pool *pgxpool.Pool) *Queue { return &Queue{pool: pool} }
 
-// Channel is where the database says that something was queued, or is to be canceled.
+// Channel is where the database says that something was queued.
 const Channel = "stint_queue"
 
 // A Task is a shared task, as its row has it.

@@ -81,10 +81,11 @@ type lease struct {
 	failed  string        // what went wrong in its last run
 	retry   time.Time     // when it is tried again
 	waits   bool          // it has run and waits for another try: it has no slot
+	held    bool          // nobody knows whether its run has ended: it is nobody else's until the lease is over
 	back    string        // why it is to be queued again by no fault of its own; "": it is not
 	refused string        // why the master did not take it
 	ending  atomic.Bool   // its twin is being canceled
-	since   time.Duration // when it was leased
+	since   time.Duration // since when it could begin
 }
 
 // A Worker leases shared tasks and runs them by its master.
@@ -92,14 +93,15 @@ type Worker struct {
 	o      Options
 	store  Store
 	master Master
-	wake   <-chan struct{} // something was queued, or is to be canceled
+	wake   <-chan struct{} // something was queued
 
-	leases   map[string]*lease    // by twin; Run's goroutine's, as are these
-	accounts []string             // for which it leases
-	cools    map[string]time.Time // until when it has told that they are rate-limited
-	dry      map[string]bool      // accounts for which the store had less than was asked for, and nothing has happened since
-	isEnding bool                 // its master has ended: nothing may take long
-	troubles map[string]string    // what went wrong the last time, by what it did
+	leases   map[string]*lease        // by twin; Run's goroutine's, as are these
+	accounts []string                 // for which it leases
+	cools    map[string]time.Time     // until when it has told that they are rate-limited
+	dry      map[string]bool          // accounts for which the store had less than was asked for, and nothing has happened since
+	rests    map[string]time.Duration // until when nothing is leased for accounts whose tasks the master did not take
+	isEnding bool                     // its master has ended: nothing may take long
+	troubles map[string]string        // what went wrong the last time, by what it did
 	cancels  sync.WaitGroup
 
 	mu    sync.Mutex
@@ -108,18 +110,17 @@ type Worker struct {
 
 // NewWorker returns a worker that has not begun.
 func NewWorker(o Options, s Store, m Master, wake <-chan struct{}) *Worker {
-	return &Worker{o: o, store: s, master: m, wake: wake, leases: map[string]*lease{}, cools: map[string]time.Time{}, dry: map[string]bool{}, troubles: map[string]string{}, until: map[string]*task.Lease{}}
+	return &Worker{o: o, store: s, master: m, wake: wake, leases: map[string]*lease{}, cools: map[string]time.Time{}, dry: map[string]bool{}, rests: map[string]time.Duration{}, troubles: map[string]string{}, until: map[string]*task.Lease{}}
 }
 
 // LeaseOf returns the lease under which a twin may run; nil if there is none any more. It may be called by any goroutine.
 func (w *Worker) LeaseOf(twin string) *task.Lease {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	l := w.until[twin]
-	if until, _ := l.Until(); until <= w.o.Now() {
-		return nil
+	if until, _ := w.until[twin].Until(); until <= w.o.Now() {
+		delete(w.until, twin) // it is canceled now, and given back
 	}
-	return l
+	return w.until[twin]
 }
 
 // Run works until ctx ends, which is after the runs of the master have ended, or until that leaves and has no task any more.
@@ -226,14 +227,12 @@ func (w *Worker) reconcileAtStart(ctx context.Context) error {
 	}
 	for c := range claims {
 		t, ok := w.master.TwinOf(twinKey(c.ID, c.Attempt))
-		l := &lease{Claim: c, twin: t.ID, status: t.Status, begun: t.RunID != "", until: task.NewLease(0)}
-		if !t.Status.Terminal() || t.Status == state.Canceled {
-			l.back = "its worker was started anew"
-		}
+		l := &lease{Claim: c, twin: t.ID, status: state.Canceled, back: "its worker was started anew", until: task.NewLease(0)}
 		if w.leases[cmp.Or(l.twin, c.ID)] = l; ok {
+			if w.is(l, &t); t.Status.Terminal() && t.Status != state.Canceled {
+				l.back = ""
+			}
 			w.end(l)
-		} else {
-			l.status = state.Canceled
 		}
 	}
 	return nil
@@ -249,7 +248,7 @@ func (w *Worker) poll() {
 	}
 	for _, account := range w.accounts {
 		room, cool := w.master.Room(account)
-		if !cool.Equal(w.cools[account]) && w.try("say how long an account is rate-limited", func(ctx context.Context) error {
+		if last := w.cools[account]; !cool.Equal(last) && (cool.After(time.Now()) || last.After(time.Now())) && w.try("say how long an account is rate-limited", func(ctx context.Context) error {
 			return w.store.Cool(ctx, account, time.Until(cool))
 		}) {
 			w.cools[account] = cool
@@ -260,7 +259,7 @@ func (w *Worker) poll() {
 			}
 		}
 		most := min(slots, room)
-		if most <= 0 || w.dry[account] {
+		if most <= 0 || w.dry[account] || w.o.Now() < w.rests[account] {
 			continue
 		}
 		until := w.o.Now() + w.o.TTL - w.o.Margin
@@ -283,6 +282,11 @@ func (w *Worker) poll() {
 			all.Go(func() { w.submit(l, &list[i]) })
 		}
 		all.Wait()
+		for _, l := range w.leases {
+			if l.account == account && l.back != "" && !l.begun {
+				w.rests[account] = w.o.Now() + 10*w.o.Poll
+			}
+		}
 	}
 }
 
@@ -322,9 +326,24 @@ func (w *Worker) note(c *task.Change) {
 }
 
 func (w *Worker) is(l *lease, t *state.Task) {
-	l.status, l.begun = t.Status, l.begun || t.RunID != ""
+	l.status, l.begun, l.held = t.Status, l.begun || t.RunID != "", t.Orphaned()
 	l.waits, l.failed, l.retry = t.Status == state.Queued && t.RunID != "", t.Error, t.NotBefore
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.until[l.twin] == nil && t.Status == state.Canceled { // as it was to begin
+		l.back = cmp.Or(l.back, notRenewed)
+	}
 }
+
+// due returns when a twin that waits can begin.
+func (w *Worker) due(l *lease) time.Time {
+	if _, cool := w.master.Room(l.account); cool.After(l.retry) {
+		return cool
+	}
+	return l.retry
+}
+
+const notRenewed = "its worker could not renew the lease in time"
 
 // noteAll looks at all twins.
 func (w *Worker) noteAll() {
@@ -346,14 +365,14 @@ func (w *Worker) report() {
 		case l.status == state.Canceled && l.back != "":
 			back = append(back, l)
 		case l.status.Terminal():
-			if e, ok := w.ended(l, l.refused == ""); ok {
+			if e, err := w.ended(l, l.refused == ""); task.ShortageOf(err) == 0 { // else it is tried again
 				ended = append(ended, e)
 			}
 		case l.status == state.Running && l.told != runs:
 			begun = append(begun, l)
 		case l.waits && l.back == "" && l.told != l.failed:
 			if w.try("say that a task waits", func(ctx context.Context) error {
-				return w.store.Wait(ctx, w.o.Holder, l.Claim, time.Until(l.retry), tables.Storable(l.failed))
+				return w.store.Wait(ctx, w.o.Holder, l.Claim, time.Until(w.due(l)), tables.Storable(l.failed))
 			}) {
 				l.told = l.failed
 			}
@@ -384,19 +403,19 @@ func (w *Worker) report() {
 }
 
 // ended returns what is handed over of a lease, with its twin if there is one.
-func (w *Worker) ended(l *lease, hasTwin bool) (e Ended, ok bool) {
+func (w *Worker) ended(l *lease, hasTwin bool) (e Ended, err error) {
 	e.Claim, e.Refused = l.Claim, l.refused
 	if !hasTwin {
-		return e, true
+		return e, nil
 	}
 	r, err := w.master.TaskRecord(l.twin)
 	if err == nil {
 		e.Rows, err = w.o.Rows(&r)
 	}
 	if err != nil {
-		w.o.Log.Warn("the twin of a shared task cannot be handed over", "task", l.twin, "error", err)
+		e.Refused = "its worker cannot read what has become of it: " + err.Error()
 	}
-	return e, err == nil
+	return e, err
 }
 
 func claimsOf(list []*lease) (claims []Claim) {
@@ -468,9 +487,11 @@ func (w *Worker) reconcileHeld() bool {
 func (w *Worker) endLost() {
 	for _, l := range w.leases {
 		if until, _ := l.until.Until(); until > 0 && until <= w.o.Now() {
-			l.back = cmp.Or(l.back, "its worker could not renew the lease in time")
+			l.back = cmp.Or(l.back, notRenewed)
 			w.end(l)
-		} else if l.status == state.Queued && !l.begun && l.account != "" && w.o.Now()-l.since >= w.o.TTL {
+		} else if l.status != state.Queued || l.held || w.due(l).After(time.Now()) {
+			l.since = w.o.Now()
+		} else if w.o.Now()-l.since >= w.o.TTL {
 			l.back = cmp.Or(l.back, "its worker had no place for it")
 			w.end(l)
 		}
@@ -493,7 +514,7 @@ func (w *Worker) end(l *lease) {
 // release gives back what has not begun, and if the runs of the master have ended, all that is left.
 func (w *Worker) release(all bool) {
 	for _, l := range w.leases {
-		if l.status.Terminal() || l.status == state.Running || !all && l.back != "" { // what runs still could not be ended: its lease runs out
+		if l.status.Terminal() || l.status == state.Running || l.held || !all && l.back != "" { // what runs still could not be ended: its lease runs out
 			continue
 		}
 		if l.back == "" { // what waits after a run is given back by no fault of its own; what begins just now was an attempt
