@@ -66,6 +66,9 @@ func (a *app) lsCommand() *cobra.Command {
 }
 
 func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
+	if o.filter.Limit < 0 {
+		return usage("stint ls --help", "--limit %d is negative; 0 is all", o.filter.Limit)
+	}
 	if a.shared {
 		return a.listShared(c, o)
 	}
@@ -85,9 +88,6 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	}
 	if name := o.filter.Agent; name != "" && !slices.Contains(agentNames, name) {
 		return usage("stint ls --agent "+cmp.Or(state.Nearest(name, agentNames), agentNames[0]), "there is no agent %q", name)
-	}
-	if o.filter.Limit < 0 {
-		return usage("stint ls --help", "--limit %d is negative; 0 is all", o.filter.Limit)
 	}
 	if !o.watch {
 		return a.list(c.Context(), o)

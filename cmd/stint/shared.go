@@ -69,13 +69,16 @@ func (a *app) listShared(c *cobra.Command, o *lsOptions) error {
 			return usage("stint ls --shared --status queued", "the shared queue has no status %q; it is one of %s", s, sharedStatuses)
 		}
 	}
-	f := shared.ListFilter{Status: strings.Join(o.status, ","), Tool: o.filter.Agent, SessionKey: o.filter.Session, Label: o.filter.Label, Limit: max(0, o.filter.Limit)}
+	f := shared.ListFilter{Status: strings.Join(o.status, ","), Tool: o.filter.Agent, SessionKey: o.filter.Session, Label: o.filter.Label, Limit: o.filter.Limit}
 	f.TenantID, f.Queue = o.filter.TenantID, o.filter.Queue
 	list, err := fromShared(a, c, func(q *shared.Queue, ctx context.Context) ([]shared.Task, error) { return q.List(ctx, f) })
 	if err != nil {
 		return err
 	}
 	slices.Reverse(list)
+	if o.filter.Limit > 0 && len(list) == o.filter.Limit {
+		a.hint("stint: the newest %d; all of them: stint ls --shared -n 0\n", len(list))
+	}
 	return printTable(a, list, "no such tasks in the shared queue; add one with: stint enqueue --shared \"PROMPT\"",
 		[]string{"ID", "STATUS", "AGE", "SESSION", "AGENT", "WORKER", "PROMPT"}, []string{"AGE", "AGENT", "WORKER", "SESSION"}, func(t shared.Task) (string, []string) {
 			return t.ID, []string{shortID(t.ID), t.Status, ago(max(0, time.Since(t.CreatedAt))), clip(t.SessionKey, 20), t.Tool, t.WorkerHost, state.TitleOf(t.Prompt)}

@@ -2,10 +2,10 @@
 # back.sh: queues the tasks that wait in the shared queue on this machine instead, and cancels them there.
 #
 # Stop the workers first. A task comes with its prompt, agent, limits and text files, not with its session or its time. If
-# this is cut off, run it again: each task is queued here once.
+# this is cut off, run it again: each task is queued here once, the oldest first.
 set -eu
 
-stint tasks ls --shared --status queued -q | while read -r id; do
+stint tasks ls --shared --status queued -n 0 -q | sed -n '1!G;h;$p' | while read -r id; do
 	stint tasks get --shared --json --with-files "$id" |
 		jq '{prompt, agent: .tool, model, "label": .label, queue, tenantId, priority, outputSpec, verifyCommand, maxAttempts}
 			+ {inputFiles: [.files[]? | select(.isInput) | {name: .path, content: (.content // "" | @base64d)}]}

@@ -559,3 +559,32 @@ func TestRunsOfGivenBack(t *testing.T) {
 		}
 	}
 }
+
+// TestProducer: who may only queue tasks, as the manual says, can do that, and nothing else.
+func TestProducer(t *testing.T) {
+	url, ctx := postgrestest.Shared(t).Database(t), t.Context()
+	owner := NewOpener(func() (string, error) { return url, nil }, 2)
+	t.Cleanup(owner.Close)
+	must(t, owner.Do(ctx, func(q *Queue) error {
+		q.exec(t, "INSERT INTO accounts (id, tool, max_concurrency) VALUES ('codex-main', 'codex', 1)")
+		q.exec(t, "DROP ROLE IF EXISTS stint_test_producer")
+		q.exec(t, "CREATE ROLE stint_test_producer")
+		q.exec(t, "GRANT SELECT, INSERT ON tasks TO stint_test_producer")
+		t.Cleanup(func() { q.exec(t, "DROP OWNED BY stint_test_producer; DROP ROLE stint_test_producer") })
+		must(t, pgx.BeginFunc(ctx, q.pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "SET LOCAL ROLE stint_test_producer")
+			must(t, err)
+			_, err = tx.Exec(ctx, `INSERT INTO tasks (prompt, input_files, output_files) VALUES ('p', '[{"name": "a", "content": "b"}]', '["c"]')`)
+			return err
+		}))
+		q.exec(t, "GRANT SELECT, INSERT ON task_files TO stint_test_producer; GRANT SELECT ON accounts, schema_migrations TO stint_test_producer")
+		return nil
+	}))
+	producer := NewOpener(func() (string, error) { return url + "&options=-c%20role%3Dstint_test_producer", nil }, 1)
+	t.Cleanup(producer.Close)
+	queued, err := producer.Submit(ctx, task.TaskSpec{Prompt: "p", Account: "codex-main", Shared: true, InputFiles: []state.InputFile{{Name: "a", Content: "b"}}})
+	must(t, err)
+	if err := producer.Do(ctx, func(q *Queue) error { _, err := q.Cancel(ctx, queued.ID); return err }); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("it may cancel: %v", err)
+	}
+}
