@@ -209,18 +209,12 @@ func (a *app) accountLsCommand() *cobra.Command {
 	return a.withShared(a.withJSON(a.withIDs(command("ls [OPTIONS]", "list accounts", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
 		if a.shared {
 			list, err := fromShared(a, c, (*shared.Queue).Accounts)
-			if err != nil {
-				return err
-			}
-			return printTable(a, list, "no accounts in the shared queue", []string{"ACCOUNT", "AGENT", "GROUP", "RUNNING", "STATE", "COOL UNTIL"}, []string{"GROUP", "AGENT"}, func(u shared.Account) (string, []string) {
+			return printTable(a, list, err, "no accounts in the shared queue", []string{"ACCOUNT", "AGENT", "GROUP", "RUNNING", "STATE", "COOL UNTIL"}, []string{"GROUP", "AGENT"}, func(u shared.Account) (string, []string) {
 				return u.ID, []string{u.ID, u.Tool, u.GroupName, fmt.Sprintf("%d/%d", u.Running, u.Max), map[bool]string{true: "ready", false: "disabled"}[u.Enabled], localTime(u.CoolUntil)}
 			})
 		}
 		list, err := a.accounts(c.Context())
-		if err != nil {
-			return err
-		}
-		return printTable(a, list, "no accounts", []string{"ACCOUNT", "AGENT", "NAME", "GROUP", "RUNNING", "WAITING", "STATE"}, []string{"GROUP", "NAME", "AGENT"}, func(u state.AccountUse) (string, []string) {
+		return printTable(a, list, err, "no accounts", []string{"ACCOUNT", "AGENT", "NAME", "GROUP", "RUNNING", "WAITING", "STATE"}, []string{"GROUP", "NAME", "AGENT"}, func(u state.AccountUse) (string, []string) {
 			running := strconv.Itoa(u.Running)
 			if u.Max > 0 {
 				running += "/" + strconv.Itoa(u.Max)

@@ -250,10 +250,7 @@ func (a *app) cronAct(name, short string) *cobra.Command {
 func (a *app) cronLsCommand() *cobra.Command {
 	return a.withJSON(a.withIDs(command("ls [OPTIONS]", "list schedules", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
 		list, err := a.schedules(c.Context())
-		if err != nil {
-			return err
-		}
-		return printTable(a, list, "no schedules; add one with: stint cron add", []string{"SCHEDULE", "CRON", "NEXT", "LAST", "WHAT"}, []string{"WHAT", "LAST"}, func(s task.Schedule) (string, []string) {
+		return printTable(a, list, err, "no schedules; add one with: stint cron add", []string{"SCHEDULE", "CRON", "NEXT", "LAST", "WHAT"}, []string{"WHAT", "LAST"}, func(s task.Schedule) (string, []string) {
 			next, last := scheduleTimes(&s)
 			return s.Name, []string{s.Name, strings.TrimSpace(s.Cron + " " + s.Zone), next, last, cmp.Or(s.Title, "job "+s.Job)}
 		})
@@ -328,10 +325,7 @@ func (a *app) cronRunsCommand() *cobra.Command {
 	most := 0
 	c := a.withJSON(command("runs [OPTIONS] NAME", "list how the firings of a schedule went, the newest first", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		list, err := ask(c.Context(), a.call, func(cl *client.Client) ([]task.JobRun, error) { return cl.JobRuns(c.Context(), args[0], most) })
-		if err != nil {
-			return err
-		}
-		return printTable(a, list, "no firing has ended yet", []string{"SCHEDULED", "OUTCOME", "TOOK", "TASK", "DETAIL"}, []string{"DETAIL"}, func(r task.JobRun) (string, []string) {
+		return printTable(a, list, err, "no firing has ended yet", []string{"SCHEDULED", "OUTCOME", "TOOK", "TASK", "DETAIL"}, []string{"DETAIL"}, func(r task.JobRun) (string, []string) {
 			took := ""
 			if r.Duration > 0 {
 				took = time.Duration(r.Duration * float64(time.Second)).Round(100 * time.Millisecond).String()

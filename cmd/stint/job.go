@@ -104,7 +104,7 @@ func (a *app) listJobs(c *cobra.Command, none string, request func(*client.Clien
 	}
 	defer a.warnFindings(c.Context())
 	head := []string{"JOB", "OBJECT", "ACTION", "DUE", "PRIORITY", "STATUS", "WHY"}
-	return printTable(a, list, none, head, []string{"WHY", "PRIORITY", "OBJECT"}, func(j jobs.Job) (string, []string) {
+	return printTable(a, list, nil, none, head, []string{"WHY", "PRIORITY", "OBJECT"}, func(j jobs.Job) (string, []string) {
 		return j.ID, []string{shortID(j.ID), j.ObjectID, j.Action, localTime(j.RunAt), j.Priority, jobStatus(&j), oneLine(task.OneSentence(cmp.Or(j.WaitsFor, j.Reason()), maxReason))}
 	})
 }

@@ -307,10 +307,13 @@ func printEach[T any](w io.Writer, list []T) error {
 	return nil
 }
 
-// printTable prints a list: as JSON, the ids alone, or a table below its head. row returns the id of an item,
-// and its cells; none is told of an empty list; the columns optional are left out on a narrow terminal.
-func printTable[T any](a *app, list []T, none string, head, optional []string, row func(T) (id string, cells []string)) error {
-	if a.json {
+// printTable prints a list, unless asking for it failed: as JSON, the ids alone, or a table below its head. row returns the id of an
+// item, and its cells; none is told of an empty list; the columns optional are left out on a narrow terminal.
+func printTable[T any](a *app, list []T, err error, none string, head, optional []string, row func(T) (id string, cells []string)) error {
+	switch {
+	case err != nil:
+		return err
+	case a.json:
 		return printEach(a.stdout, list)
 	}
 	ids, rows := "", [][]string{head}

@@ -194,14 +194,8 @@ func (a *app) lessonsLsCommand() *cobra.Command {
 	var option string
 	c := command("ls [OPTIONS]", "list the lessons", cobra.NoArgs, func(*cobra.Command, []string) error {
 		_, name, list, err := a.lessons(option)
-		if err != nil {
-			return err
-		}
-		notes := make([]shownNote, len(list))
-		for i, l := range list {
-			notes[i] = shownNote{name, l}
-		}
-		return printTable(a, notes, "there are no lessons in "+name, []string{"ID", "DATE", "SOURCE", "LESSON"}, nil, func(l shownNote) (string, []string) {
+		notes := mapped(list, func(l *memory.Lesson) shownNote { return shownNote{name, *l} })
+		return printTable(a, notes, err, "there are no lessons in "+name, []string{"ID", "DATE", "SOURCE", "LESSON"}, nil, func(l shownNote) (string, []string) {
 			return l.ID, []string{l.ID, l.Date, l.Source, l.Text}
 		})
 	})

@@ -42,11 +42,8 @@ func (a *app) sessionLsCommand() *cobra.Command {
 		if !none && err == nil {
 			list, err = ask(ctx, a.call, func(c *client.Client) ([]state.Session, error) { return c.Sessions(ctx) })
 		}
-		if err != nil {
-			return err
-		}
 		head, optional := []string{"SESSION", "AGENT", "AGENT SESSION", "USED", "LAST TASK"}, []string{"AGENT SESSION", "AGENT", "USED"}
-		return printTable(a, list, `no sessions; begin one with: stint task --session NAME "PROMPT"`, head, optional, func(s state.Session) (string, []string) {
+		return printTable(a, list, err, `no sessions; begin one with: stint task --session NAME "PROMPT"`, head, optional, func(s state.Session) (string, []string) {
 			return s.ID, []string{s.Key, s.Agent, s.Native, ago(time.Since(s.UpdatedAt)) + " ago", shortID(s.LastTask)}
 		})
 	})))
@@ -88,7 +85,7 @@ func (a *app) sessionQueueCommand() *cobra.Command {
 		defer a.warnPaused()
 		place, short := 0, shortIDs(idsOf(view.Queue))
 		none := fmt.Sprintf("nothing waits in %s; add a message with: stint send %s \"PROMPT\"", view.Key, args[0])
-		return printTable(a, view.Queue, none, []string{"PLACE", "ID", "STATUS", "WHY", "PROMPT"}, nil, func(v wire.TaskView) (string, []string) {
+		return printTable(a, view.Queue, nil, none, []string{"PLACE", "ID", "STATUS", "WHY", "PROMPT"}, nil, func(v wire.TaskView) (string, []string) {
 			place++
 			return v.ID, []string{strconv.Itoa(place), short[place-1], statusText(&v), v.Why, v.Title}
 		})

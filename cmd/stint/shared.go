@@ -79,7 +79,7 @@ func (a *app) listShared(c *cobra.Command, o *lsOptions) error {
 	if o.filter.Limit > 0 && len(list) == o.filter.Limit {
 		a.hint("stint: the newest %d; all of them: stint ls --shared -n 0\n", len(list))
 	}
-	return printTable(a, list, "no such tasks in the shared queue; add one with: stint enqueue --shared \"PROMPT\"",
+	return printTable(a, list, nil, "no such tasks in the shared queue; add one with: stint enqueue --shared \"PROMPT\"",
 		[]string{"ID", "STATUS", "AGE", "SESSION", "AGENT", "WORKER", "PROMPT"}, []string{"AGE", "AGENT", "WORKER", "SESSION"}, func(t shared.Task) (string, []string) {
 			return t.ID, []string{shortID(t.ID), t.Status, ago(max(0, time.Since(t.CreatedAt))), clip(t.SessionKey, 20), t.Tool, t.WorkerHost, state.TitleOf(t.Prompt)}
 		})

@@ -82,11 +82,8 @@ func (a *app) runTasks(c *cobra.Command, o *taskOptions, specs []task.TaskSpec, 
 	ctx := c.Context()
 	if a.shared {
 		list, err := fromShared(a, c, func(q *shared.Queue, ctx context.Context) ([]shared.Task, error) { return q.Enqueue(ctx, specs) })
-		if err != nil {
-			return err
-		}
 		a.ids = true
-		return printTable(a, list, "", nil, nil, func(t shared.Task) (string, []string) { return t.ID, nil })
+		return printTable(a, list, err, "", nil, nil, func(t shared.Task) (string, []string) { return t.ID, nil })
 	}
 	if o.dryRun {
 		return a.dryRun(ctx, specs, many)

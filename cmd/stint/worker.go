@@ -56,7 +56,7 @@ func (a *app) workerStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printTable(a, list, "no worker is registered", []string{"HOST", "PID", "TASKS", "LEASES", "LAST SEEN", "ACCOUNTS"}, []string{"PID"}, func(w task.WorkerRow) (string, []string) {
+			return printTable(a, list, nil, "no worker is registered", []string{"HOST", "PID", "TASKS", "LEASES", "LAST SEEN", "ACCOUNTS"}, []string{"PID"}, func(w task.WorkerRow) (string, []string) {
 				heard := w.Silent + " ago"
 				if w.Draining {
 					heard += ", ends after its runs"
