@@ -109,7 +109,7 @@ func acting(name, short string, do act, statuses ...state.Status) func(*app) *co
 				case err == nil && name == "rm" && !a.json && !a.ids:
 					_, err = fmt.Fprintln(a.stdout, "removed", view.ID)
 				case err == nil:
-					err = a.printEnd(&view)
+					err = a.printEnd(view, nil)
 				case len(refs) > 1:
 					printError(a.stderr, fmt.Errorf("%s: %w", ref, err))
 					err = &cliError{code: exitCode(err)}
@@ -131,11 +131,7 @@ func (a *app) moveCommand() *cobra.Command {
 		if !to.First && to.Before == "" {
 			return usage("stint move "+args[0]+" --first, or --before ID", "stint move does not say where to")
 		}
-		view, err := ask(c.Context(), a.call, func(cl *client.Client) (wire.TaskView, error) { return cl.Move(c.Context(), args[0], to) })
-		if err != nil {
-			return err
-		}
-		return a.printEnd(&view)
+		return a.printEnd(ask(c.Context(), a.call, func(cl *client.Client) (wire.TaskView, error) { return cl.Move(c.Context(), args[0], to) }))
 	})
 	c.Flags().BoolVar(&to.First, "first", false, "before all others that wait there")
 	c.Flags().StringVar(&to.Before, "before", "", "before the task with this `id`")

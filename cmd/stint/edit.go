@@ -59,11 +59,7 @@ func (a *app) editCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			view, err := ask(ctx, a.callOrOpen, func(c *client.Client) (wire.TaskView, error) { return c.Edit(ctx, args[0], patch) })
-			if err != nil {
-				return err
-			}
-			return a.printEnd(&view)
+			return a.printEnd(ask(ctx, a.callOrOpen, func(c *client.Client) (wire.TaskView, error) { return c.Edit(ctx, args[0], patch) }))
 		case a.json:
 			return usage("stint edit --accept --json", "--json is for --accept and --set; an editor is for a person")
 		case len(args) == 1:

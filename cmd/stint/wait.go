@@ -105,7 +105,7 @@ func (a *app) waitAll(ctx context.Context, isAny bool, refs []string, before fun
 			return context.Cause(ctx)
 		}
 		if end.err == nil {
-			if err := a.printEnd(&end.view); err != nil {
+			if err := a.printEnd(end.view, nil); err != nil {
 				return err
 			}
 			who := ""
@@ -123,11 +123,15 @@ func (a *app) waitAll(ctx context.Context, isAny bool, refs []string, before fun
 	return cmp.Or(errs...) // of the others nothing is said: their tasks were printed
 }
 
-func (a *app) printEnd(v *wire.TaskView) error {
+// printEnd prints how a task stands now, unless what was asked for failed.
+func (a *app) printEnd(v wire.TaskView, err error) error {
+	if err != nil {
+		return err
+	}
 	a.ring(&v.Task)
 	text := v.ID
 	if !a.ids {
-		text += " " + statusText(v)
+		text += " " + statusText(&v)
 	}
 	return a.print(v, text)
 }
