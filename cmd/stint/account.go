@@ -374,9 +374,7 @@ func noAccount(id string) error {
 
 func (a *app) completeAccounts(_ *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
 	if dir, err := a.state(); err == nil && len(args) == 0 {
-		for _, c := range newAccountsFile(dir).configs() {
-			ids = append(ids, c.ID+"\t"+c.Tool+" "+c.Title)
-		}
+		ids = mapped(newAccountsFile(dir).configs(), func(c *state.AccountConfig) string { return c.ID + "\t" + c.Tool + " " + c.Title })
 	}
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }

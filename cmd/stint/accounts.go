@@ -120,10 +120,9 @@ func parseAccounts(text []byte) ([]account, error) {
 			return nil, fmt.Errorf("%s:%d: %q is not known here; write [account.ID], and below that its settings", f.name, line, key)
 		}
 	}
-	var list []account
-	for _, name := range agentNames {
-		list = append(list, account{AccountConfig: state.AccountConfig{ID: name, Tool: name, Title: name}})
-	}
+	list := mapped(agentNames, func(name *string) account {
+		return account{AccountConfig: state.AccountConfig{ID: *name, Tool: *name, Title: *name}}
+	})
 	for _, id := range f.inOrder(all) {
 		a, own := account{AccountConfig: state.AccountConfig{ID: id}, written: true}, slices.Index(agentNames, id)
 		if own >= 0 {
@@ -275,12 +274,9 @@ func changeText(ctx context.Context, path string, change func(text []byte) ([]by
 }
 
 // configs returns the accounts as the master needs them.
-func (f *accountsFile) configs() (configs []state.AccountConfig) {
+func (f *accountsFile) configs() []state.AccountConfig {
 	list, _ := f.read() // the mistake is told by who starts, and by doctor
-	for i := range list {
-		configs = append(configs, list[i].AccountConfig)
-	}
-	return configs
+	return mapped(list, func(a *account) state.AccountConfig { return a.AccountConfig })
 }
 
 func (f *accountsFile) find(id string) *account {

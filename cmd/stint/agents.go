@@ -41,17 +41,10 @@ var agentKinds = []agent.Kind{codex.Kind, claude.Kind, gemini.Kind, demo.Kind}
 
 // agentNames are all agents, cliNames those that have to be installed; builtIn is always ready.
 var (
-	agentNames = namesOf(agentKinds)
-	cliNames   = namesOf(agentKinds[:len(agentKinds)-1])
-	builtIn    = agentKinds[len(agentKinds)-1].Name
+	agentNames = mapped(agentKinds, func(k *agent.Kind) string { return k.Name })
+	cliNames   = slices.Clip(agentNames[:len(agentNames)-1])
+	builtIn    = agentNames[len(agentNames)-1]
 )
-
-func namesOf(kinds []agent.Kind) (names []string) {
-	for _, k := range kinds {
-		names = append(names, k.Name)
-	}
-	return names
-}
 
 // findKind returns the agent of that name, nil if there is none.
 func findKind(name string) *agent.Kind {

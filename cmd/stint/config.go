@@ -139,7 +139,7 @@ var keys = slices.Concat([]key{
 	durationKey("session_lock_timeout", "10s", "longest wait for a session that is in use", func(c *Config) *time.Duration { return &c.SessionLockTimeout }),
 	choiceKey("agent", "", "agent of tasks without --agent; empty: the first of "+strings.Join(cliNames, ", ")+" that is ready, else "+builtIn, func(c *Config) *string { return &c.Agent }, append([]string{""}, agentNames...)...).perWorkspace(),
 }, agentKeys(), []key{
-	boolKey("allow_dangerous", "false", "permit "+strings.Join(dangerous(), ", "), func(c *Config) *bool { return &c.AllowDangerous }),
+	boolKey("allow_dangerous", "false", "permit "+strings.Join(mapped(dangers(), func(d *danger) string { return d.key + " " + d.value }), ", "), func(c *Config) *bool { return &c.AllowDangerous }),
 	listKey("fallback", "", "agents that take over, in this order, while a task's own agent is rate-limited", func(c *Config) *[]string { return &c.Fallback }, splitAgents),
 	durationKey("limit_cpu", "0s", "processor time of each process of a run; 0: no limit", func(c *Config) *time.Duration { return &c.LimitCPU }),
 	numberKey("limit_files", "4096", 0, 1<<30, "open files of each process of a run; 0: no limit", func(c *Config) *int { return &c.LimitFiles }),
@@ -425,13 +425,6 @@ func dangers() (list []danger) {
 				list = append(list, danger{kind.Name + "_" + s.Name, s.Danger, s.Instead})
 			}
 		}
-	}
-	return list
-}
-
-func dangerous() (list []string) {
-	for _, d := range dangers() {
-		list = append(list, d.key+" "+d.value)
 	}
 	return list
 }

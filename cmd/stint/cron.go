@@ -369,9 +369,7 @@ func (a *app) cronNextCommand() *cobra.Command {
 func (a *app) completeSchedules(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 	if file, err := a.schedulesFile(false); err == nil && len(args) == 0 {
 		list, _ := file.read()
-		for _, s := range list {
-			names = append(names, s.Name+"\t"+s.Cron)
-		}
+		names = mapped(list, func(s *schedule.Schedule) string { return s.Name + "\t" + s.Cron })
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -79,9 +79,7 @@ func (a *app) fsckFile(ctx context.Context, path string) error {
 	var doc *ledger.Document
 	data, err := interruptibly(ctx, interrupted, func() ([]byte, error) {
 		data, err := readFile(path)
-		for _, f := range statedir.CheckLedger(path, data) {
-			faults = append(faults, statedir.Fault{Finding: f, Kind: statedir.KindSection})
-		}
+		faults = mapped(statedir.CheckLedger(path, data), func(f *task.Finding) statedir.Fault { return statedir.Fault{Finding: *f, Kind: statedir.KindSection} })
 		doc = ledger.Parse(data)
 		return data, err
 	})
