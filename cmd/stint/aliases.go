@@ -22,7 +22,7 @@ func (a *app) tasksCommand() *cobra.Command {
 
 // enqueueCommand is `task -d` as schedulers use it, which name the agent as the first argument.
 func (a *app) enqueueCommand() *cobra.Command {
-	o := &taskOptions{detach: true}
+	o, prompt := &taskOptions{detach: true}, ""
 	c := command("enqueue [OPTIONS] [AGENT] PROMPT", "queue a task and print its id (task -d)", nil, func(c *cobra.Command, args []string) error {
 		given := c.Flags().Changed
 		// What looks like AGENT PROMPT and is not, is refused: it would otherwise be a prompt for any agent.
@@ -35,10 +35,16 @@ func (a *app) enqueueCommand() *cobra.Command {
 		case len(args) == 2 && !strings.Contains(args[0], " ") && (strings.Contains(args[1], " ") || strings.HasPrefix(args[1], "@") || args[1] == "-"): // a whole prompt
 			return usage("quote the whole prompt if there is none: stint enqueue \"PROMPT\"", "there is no agent %q; known are %s", clip(args[0], 40), strings.Join(agentNames, ", "))
 		}
+		if given("prompt") {
+			if len(args) > 0 {
+				return usage(c.CommandPath()+" --help", "the prompt is given twice: by --prompt, and as %q", clip(args[0], 40))
+			}
+			args = []string{prompt}
+		}
 		return a.runTask(c, o, args)
 	})
 	c.Flags().StringVar(&o.spec.Agent, "tool", "", "`name` of the agent: the same as --agent")
-	c.Flags().StringVar(&o.prompt, "prompt", "", "the `prompt`, as an option")
+	c.Flags().StringVar(&prompt, "prompt", "", "the `prompt`, as an option")
 	o.addFlags(a, c)
 	complete(c, "tool", func() []string { return agentNames })
 	exclusive(c, "agent", "tool")

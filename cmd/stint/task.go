@@ -67,10 +67,7 @@ func (a *app) runTask(c *cobra.Command, o *taskOptions, args []string) error {
 // runPrompt runs the task of a command line, with the prompt of args, in that session if one is named.
 func (a *app) runPrompt(c *cobra.Command, o *taskOptions, args []string, session string) error {
 	ctx := c.Context()
-	args, err := o.promptArgs(c, args)
-	if err == nil {
-		_, err = interruptibly(ctx, nothingQueued, func() (bool, error) { return true, o.check(c, time.Now()) }) // @FILE may be a pipe
-	}
+	_, err := interruptibly(ctx, nothingQueued, func() (bool, error) { return true, o.check(c, time.Now()) }) // @FILE may be a pipe
 	if err == nil && session != "" {
 		err = a.putInto(ctx, &o.spec, session)
 	}

@@ -28,7 +28,6 @@ type taskOptions struct {
 	delay  string
 	inputs []string // paths of input files
 	file   string   // --spec
-	prompt string   // --prompt
 }
 
 // addFlags adds the options of a new task.
@@ -88,17 +87,6 @@ func (o *taskOptions) addCommonFlags(a *app, c *cobra.Command) {
 	f.BoolVar(&o.inside, "allow-state-in-workspace", false, "run although the agent can write the state directory")
 	a.withJSON(c)
 	exclusive(c, "at", "delay")
-}
-
-// promptArgs returns the prompt of a command line: the arguments, or what --prompt has.
-func (o *taskOptions) promptArgs(c *cobra.Command, args []string) ([]string, error) {
-	if !c.Flags().Changed("prompt") {
-		return args, nil
-	}
-	if len(args) > 0 {
-		return nil, usage(c.CommandPath()+" --help", "the prompt is given twice: by --prompt, and as %q", clip(args[0], 40))
-	}
-	return []string{o.prompt}, nil
 }
 
 // place fills in a task's directory, agent and id, where neither options nor spec name them.
