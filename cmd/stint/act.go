@@ -57,10 +57,7 @@ func (a *app) raiseBudget(ctx context.Context, cl *client.Client, ref, text stri
 		return usage("stint release "+ref+" --budget +5usd", "--budget: %q is no budget such as 5usd, +200ktok or +90m", text)
 	}
 	if isMore {
-		cfg, err := a.base()
-		if err != nil {
-			return err
-		}
+		cfg, _ := a.base() // it is known: cl was found with it
 		v, err := cl.Task(ctx, ref)
 		if err != nil {
 			return err

@@ -62,11 +62,10 @@ func (a *app) warnConfig(ctx context.Context) {
 	if n == nil || err != nil || a.quiet || a.warnedConfig {
 		return
 	}
-	if dir, err := a.state(); err == nil {
-		if _, err := newAccountsFile(dir).read(); err != nil {
-			message, try := explain(err)
-			a.hint("stint: warning: %s\n  try: %s\n", message, try)
-		}
+	dir, _ := a.state() // it is known: the master was asked
+	if _, err := newAccountsFile(dir).read(); err != nil {
+		message, try := explain(err)
+		a.hint("stint: warning: %s\n  try: %s\n", message, try)
 	}
 	_, used, _ := strings.Cut(n.Config, " ")
 	var unused []string

@@ -93,10 +93,8 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 	case a.ids:
 		return printIDs(a.stdout, []wire.TaskView{view})
 	default:
-		cfg, err := a.base()
-		if err != nil {
-			return err
-		}
+		cfg, _ := a.base() // it is known, as is the directory: a master was asked
+		dir, _ := a.state()
 		chain, err := drawChain(&view, func(id string) (wire.TaskView, error) { return a.chainTask(ctx, id) })
 		if err != nil {
 			return err
@@ -110,10 +108,6 @@ func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
 			raw, err = c.Raw(ctx, view.ID)
 			return err
 		})
-		if err != nil {
-			return err
-		}
-		dir, err := a.state()
 		if err != nil {
 			return err
 		}

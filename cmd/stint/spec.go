@@ -99,11 +99,8 @@ func (a *app) runTasks(c *cobra.Command, o *taskOptions, specs []task.TaskSpec, 
 			return inSpecs(lack, i, len(specs), many)
 		}
 	}
-	dir, err := a.state()
-	base, baseErr := a.base()
-	if err = cmp.Or(err, baseErr); err != nil {
-		return err
-	}
+	base, _ := a.base() // it is known: place has it
+	dir, _ := a.state() // submit tells what is wrong with it
 	journal, err := os.Stat(filepath.Join(dir, ledger.JournalName))
 	isFirst := err != nil || journal.Size() < 200 // there is no task yet, but a heading
 	views, err := a.submit(ctx, o, specs, many)
