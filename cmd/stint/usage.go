@@ -133,29 +133,34 @@ func usageTable(by string, rows []task.UsageRow) [][]string {
 		sum.Runs += r.Runs
 		sum.Usage = sum.Plus(r.Usage)
 	}
-	money := sum.CostUSD > 0
-	head := []string{strings.ToUpper(by), "RUNS", "TASKS", "INPUT", "CACHED", "OUTPUT"}
-	if money {
-		head = append(head, "COST")
-	}
-	table := [][]string{head}
-	names := mapped(rows, func(r *task.UsageRow) string { return r.Key })
-	if by == "task" || by == "run" {
+	names := mapped(rows, func(r *task.UsageRow) string { return cmp.Or(r.Key, "-") })
+	switch by {
+	case "task", "run":
 		names = shortIDs(names)
-	}
-	for i, r := range rows {
-		name := cmp.Or(names[i], "-")
-		if by == "total" {
-			name = by
-		}
-		table = append(table, usageCells(name, r, money))
+	case "total":
+		names = []string{by}
 	}
 	if len(rows) > 1 {
-		last := usageCells("total", sum, money)
-		last[2] = "" // a task may stand in several rows
-		table = append(table, last)
+		names, rows = append(names, "total"), append(rows, sum)
 	}
-	for x := 1; x < len(head); x++ {
+	table := [][]string{{strings.ToUpper(by), "RUNS", "TASKS", "INPUT", "CACHED", "OUTPUT", "COST"}}
+	for i, r := range rows {
+		tasks, cost := strconv.Itoa(r.Tasks), fmt.Sprintf("$%.4f", r.CostUSD)
+		if i > 0 && i == len(rows)-1 {
+			tasks = "" // a task may stand in several rows
+		}
+		if r.CostUSD == 0 {
+			cost = "-" // the CLI tells none, which is not the same as no cost
+		}
+		table = append(table, []string{
+			names[i], strconv.Itoa(r.Runs), tasks,
+			strconv.FormatInt(r.InputTokens, 10), strconv.FormatInt(r.CachedInputTokens, 10), strconv.FormatInt(r.OutputTokens, 10), cost,
+		})
+	}
+	if sum.CostUSD == 0 {
+		drop(table, "COST")
+	}
+	for x := 1; x < len(table[0]); x++ {
 		width := 0
 		for _, row := range table {
 			width = max(width, len(row[x]))
@@ -165,18 +170,4 @@ func usageTable(by string, rows []task.UsageRow) [][]string {
 		}
 	}
 	return table
-}
-
-func usageCells(name string, r task.UsageRow, money bool) []string {
-	cells := []string{
-		name, strconv.Itoa(r.Runs), strconv.Itoa(r.Tasks),
-		strconv.FormatInt(r.InputTokens, 10), strconv.FormatInt(r.CachedInputTokens, 10), strconv.FormatInt(r.OutputTokens, 10),
-	}
-	switch {
-	case money && r.CostUSD == 0: // the CLI tells none, which is not the same as no cost
-		cells = append(cells, "-")
-	case money:
-		cells = append(cells, fmt.Sprintf("$%.4f", r.CostUSD))
-	}
-	return cells
 }
