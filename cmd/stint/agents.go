@@ -495,9 +495,7 @@ func compareAgents(cfg *Config, looks []look, body *wire.AgentsBody) (found []fi
 		if names := missingSecrets(cfg, v); len(names) > 0 && text != "" {
 			text += "; it lacks " + strings.Join(names, ", ") + " of this shell"
 		}
-		if text != "" {
-			found = append(found, finding{l.name, healthWarn, text, restart(body.Background) + ", and call stint from this shell"})
-		}
+		found = append(found, warnIf(text != "", l.name, text, restart(body.Background)+", and call stint from this shell")...)
 	}
 	return found
 }

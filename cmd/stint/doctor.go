@@ -55,6 +55,14 @@ func failed(check string, err error) finding {
 	return finding{check, healthFail, message, try}
 }
 
+// warnIf returns a warning where there is something to warn of.
+func warnIf(is bool, check, text, try string) []finding {
+	if !is {
+		return nil
+	}
+	return []finding{{check, healthWarn, text, try}}
+}
+
 // Bounds of what doctor takes for enough.
 const (
 	diskLow   = 1 << 30 // bytes
@@ -159,9 +167,7 @@ func examineGoverned(g memory.Governed) []finding {
 		list = []finding{{check, healthWarn, path + " does not exist or is empty: it has no entries to look after", "stint config edit"}}
 	}
 	for _, e := range entries {
-		if e.Wrong != "" {
-			list = append(list, finding{check, healthWarn, fmt.Sprintf("%s:%d: the entry is left alone: %s", path, e.Line, e.Wrong), try})
-		}
+		list = append(list, warnIf(e.Wrong != "", check, fmt.Sprintf("%s:%d: the entry is left alone: %s", path, e.Line, e.Wrong), try)...)
 	}
 	if i := slices.IndexFunc(entries, func(e care.Entry) bool { return e.ID+e.Wrong == "" }); i >= 0 {
 		list = append(list, finding{check, healthWarn, fmt.Sprintf("%s:%d: this entry and those below it that have no id are left alone: the file is full", path, entries[i].Line), "take out what is of no use any more"})
@@ -235,21 +241,15 @@ func (a *app) examineMaster(ctx context.Context, cfg *Config, dir string) []find
 		return []finding{failed("master", err)}
 	}
 	kind := map[bool]string{true: "in the background", false: "in the foreground"}[h.Background]
-	list := []finding{{"master", healthOK, fmt.Sprintf("pid %d, %s, up %s", h.PID, kind, ago(time.Since(h.Start))), ""}}
-	if h.Version != versionName() {
-		list = append(list, finding{"master", healthWarn, "it has version " + h.Version, restart(h.Background)})
-	}
-	if n := a.notice(); n != nil && a.isStale(n) {
-		list = append(list, finding{"master", healthWarn, "it " + a.staleText(&h), restart(h.Background)})
-	}
-	if s := h.Shortage; s != nil {
-		text := fmt.Sprintf("since %s: %s; until that is over, one task at a time is tried", localTime(s.Since), oneLine(s.What))
-		list = append(list, finding{"dispatch", healthWarn, text, "free what is lacking, and tasks continue by themselves; or, if it is a ulimit, raise that here and " + restart(h.Background)})
-	}
-	if h.LastError != "" {
-		list = append(list, finding{"master", healthWarn, h.LastError, "see " + filepath.Join(h.StateDir, "master.log")})
-	}
-	return list
+	n, lacks := a.notice(), cmp.Or(h.Shortage, &task.Shortage{})
+	return slices.Concat(
+		[]finding{{"master", healthOK, fmt.Sprintf("pid %d, %s, up %s", h.PID, kind, ago(time.Since(h.Start))), ""}},
+		warnIf(h.Version != versionName(), "master", "it has version "+h.Version, restart(h.Background)),
+		warnIf(n != nil && a.isStale(n), "master", "it "+a.staleText(&h), restart(h.Background)),
+		warnIf(h.Shortage != nil, "dispatch", fmt.Sprintf("since %s: %s; until that is over, one task at a time is tried", localTime(lacks.Since), oneLine(lacks.What)),
+			"free what is lacking, and tasks continue by themselves; or, if it is a ulimit, raise that here and "+restart(h.Background)),
+		warnIf(h.LastError != "", "master", h.LastError, "see "+filepath.Join(h.StateDir, "master.log")),
+	)
 }
 
 // examineLedger looks at the ledger as fsck does, and at what stops tasks in it. seq is the newest record.
@@ -270,9 +270,7 @@ func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list 
 			"compare it with tasks.md or jobs.md, copy what is missing, and remove it; keep the state directory out of sync folders",
 		})
 	}
-	if r.Paused {
-		list = append(list, finding{"dispatch", healthWarn, state.Because("it is paused, no task is started", r.PauseWhy), "stint resume"})
-	}
+	list = append(list, warnIf(r.Paused, "dispatch", state.Because("it is paused, no task is started", r.PauseWhy), "stint resume")...)
 	file := newAccountsFile(dir)
 	if _, err := file.read(); err != nil {
 		list = append(list, failed("account", err))
@@ -449,9 +447,7 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq 
 	} else {
 		list = append(list, finding{"postgres", healthOK, describeMirror(&p, seq), ""})
 	}
-	if p.Warning != "" {
-		list = append(list, finding{"postgres", healthWarn, p.Warning, ""})
-	}
+	list = append(list, warnIf(p.Warning != "", "postgres", p.Warning, "")...)
 	if h, err := a.health(ctx); err == nil { // else the finding about the master says why
 		list = append(list, examineMirror(&h, ours)...)
 	}
@@ -486,8 +482,5 @@ func examineMirror(h *task.Health, ours string) (list []finding) {
 	case m.State != task.MirrorFailing && m.LastError != "":
 		list = append(list, finding{"postgres", healthOK, "the master's last failure, " + ago(time.Since(m.ErrorAt)) + " ago: " + oneLine(m.LastError), ""})
 	}
-	if len(m.Skipped) > 0 {
-		list = append(list, finding{"postgres", healthWarn, "the database did not take " + oneLine(strings.Join(m.Skipped, "; ")), ""})
-	}
-	return list
+	return append(list, warnIf(len(m.Skipped) > 0, "postgres", "the database did not take "+oneLine(strings.Join(m.Skipped, "; ")), "")...)
 }

@@ -103,7 +103,7 @@ func (a *app) isStale(n *wire.Notice) bool {
 }
 
 func (a *app) staleText(h *task.Health) string {
-	cfg, _ := a.base() // it is known: isStale has it
+	cfg, _ := a.base() // it is known: who examines has asked for it
 	return fmt.Sprintf("still uses the configuration of %s; to use %s as it is now", localTime(h.Start), cfg.file)
 }
 
