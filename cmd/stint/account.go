@@ -164,11 +164,8 @@ func (a *app) accountRmCommand() *cobra.Command {
 		if !found.written {
 			return usage("stint account disable "+id, "%s is the account of your own login; it can only be disabled", id)
 		}
-		var use state.AccountUse
 		list, err := a.runningAccounts(c.Context())
-		if i := slices.IndexFunc(list, func(u state.AccountUse) bool { return u.Name == id }); i >= 0 {
-			use = list[i]
-		}
+		use := cmp.Or(find(list, func(u *state.AccountUse) bool { return u.Name == id }), &state.AccountUse{})
 		if err != nil && !errors.Is(err, client.ErrNoMaster) { // without one nothing runs
 			return err
 		}
@@ -339,10 +336,11 @@ func (a *app) accounts(ctx context.Context) (list []state.AccountUse, err error)
 // accountUse returns what the master knows of an account.
 func (a *app) accountUse(ctx context.Context, id string) (*state.AccountUse, error) {
 	list, err := a.accounts(ctx)
-	if i := slices.IndexFunc(list, func(u state.AccountUse) bool { return u.Name == id }); i >= 0 && err == nil {
-		return &list[i], nil
+	use := find(list, func(u *state.AccountUse) bool { return u.Name == id })
+	if use == nil {
+		err = cmp.Or(err, noAccount(id))
 	}
-	return nil, cmp.Or(err, noAccount(id))
+	return use, err
 }
 
 func (a *app) findAccount(id string) (*accountsFile, *account, error) {

@@ -281,10 +281,7 @@ func (f *accountsFile) configs() []state.AccountConfig {
 
 func (f *accountsFile) find(id string) *account {
 	list, _ := f.read()
-	if i := slices.IndexFunc(list, func(a account) bool { return a.ID == id }); i >= 0 {
-		return &list[i]
-	}
-	return nil
+	return find(list, func(a *account) bool { return a.ID == id })
 }
 
 // hasOther reports whether an agent has an account beside the default one that can work, as far as files tell.
@@ -362,13 +359,13 @@ func (a *account) environment() (env task.AccountEnv, err error) {
 func (f *accountsFile) danger(cfg *Config, inContainer func() bool) func(id string) (effect string, err error) {
 	return func(id string) (effect string, err error) {
 		a := f.find(id)
-		i := slices.IndexFunc(dangers(), func(d danger) bool {
+		d := find(dangers(), func(d *danger) bool {
 			return a != nil && strings.HasPrefix(d.key, a.Tool+"_") && cfg.agents[d.key] == d.value
 		})
-		if i < 0 {
+		if d == nil {
 			return "", nil
 		}
-		set, missing := dangers()[i].key+" = "+dangers()[i].value, []string(nil)
+		set, missing := d.key+" = "+d.value, []string(nil)
 		if !a.Dangerous {
 			missing = append(missing, "dangerous = true for the account")
 		}

@@ -48,10 +48,7 @@ var (
 
 // findKind returns the agent of that name, nil if there is none.
 func findKind(name string) *agent.Kind {
-	if i := slices.Index(agentNames, name); i >= 0 {
-		return &agentKinds[i]
-	}
-	return nil
+	return find(agentKinds, func(k *agent.Kind) bool { return k.Name == name })
 }
 
 // agentEnv filters an environment by what all agents get, what the one of that name gets, and more names.
@@ -481,12 +478,10 @@ func (a *app) warnSecrets(ctx context.Context, agents ...string) {
 // compareAgents returns where a master would run an agent otherwise than this shell would. A run is not told.
 func compareAgents(cfg *Config, looks []look, body *wire.AgentsBody) (found []finding) {
 	for _, l := range looks {
-		i := slices.IndexFunc(body.Agents, func(v wire.AgentView) bool { return v.Name == l.name })
-		if i < 0 || ownRun() != "" {
-			continue
-		}
-		v, p, text := &body.Agents[i], &l.probe, ""
+		v, p, text := find(body.Agents, func(v *wire.AgentView) bool { return v.Name == l.name }), &l.probe, ""
 		switch {
+		case v == nil || ownRun() != "":
+			continue
 		case p.Path != v.Path:
 			text = fmt.Sprintf("the master (pid %d) finds %s, this shell %s", body.PID, cmp.Or(v.Path, "nothing"), cmp.Or(p.Path, "nothing"))
 		case p.Found && p.LoggedIn != v.LoggedIn:

@@ -243,19 +243,17 @@ func (c *Config) put(k *key, o origin) error {
 func (c *Config) isDefault(name string) bool { return c.origins[name].layer == layerDefault }
 
 // findKey returns the key of that name, nil if there is none.
-func findKey(name string) *key {
-	if i := slices.IndexFunc(keys, func(k key) bool { return k.name == name }); i >= 0 {
-		return &keys[i]
-	}
-	return nil
-}
+func findKey(name string) *key { return find(keys, func(k *key) bool { return k.name == name }) }
+
+// keyInFile returns the key that the file has under that name, nil if there is none.
+func keyInFile(name string) *key { return find(keys, func(k *key) bool { return k.inFile() == name }) }
 
 // nearestKey returns the key that name was probably meant to be, in the same section; "" if there is none.
 func nearestKey(name string) string {
 	section, _ := cutSection(name)
 	bare := func(s string) string { return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s)) }
-	if i := slices.IndexFunc(keys, func(k key) bool { return bare(k.inFile()) == bare(name) }); i >= 0 {
-		return keys[i].inFile() // maxWorkers
+	if k := find(keys, func(k *key) bool { return bare(k.inFile()) == bare(name) }); k != nil {
+		return k.inFile() // maxWorkers
 	}
 	var known []string
 	for _, k := range keys {

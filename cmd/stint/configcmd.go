@@ -114,9 +114,9 @@ func (a *app) configPathCommand() *cobra.Command {
 
 func (a *app) configSetCommand() *cobra.Command {
 	return command("set KEY VALUE", "set a key in the configuration file", cobra.ExactArgs(2), func(c *cobra.Command, args []string) error {
-		i, value := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == args[0] }), args[1]
+		k, value := keyInFile(args[0]), args[1]
 		switch section, _ := cutSection(args[0]); {
-		case i >= 0:
+		case k != nil:
 		case meansStateDir(args[0]):
 			return usage("stint ls --state-dir /PATH", "the state directory is no setting of the file; export STINT_STATE_DIR, or use --state-dir")
 		case section == "notify" || section == "governed": // a file has several blocks of it
@@ -128,7 +128,6 @@ func (a *app) configSetCommand() *cobra.Command {
 			}
 			return usage(try, "there is no key %q", clip(args[0], 40))
 		}
-		k := &keys[i]
 		if (k.kind == kindList || k.kind == kindPaths) && strings.HasPrefix(value, "[") {
 			return usage("stint config set "+args[0]+" 'A,B'", "%s: %s is no list: its members have commas between them, and nothing else", args[0], clip(value, 40))
 		}

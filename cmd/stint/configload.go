@@ -211,10 +211,7 @@ func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
 	var data any
 	err := f.meta.PrimitiveDecode(p, &data)
 	o := origin{layer: layerFile, where: fmt.Sprintf("%s:%d", f.name, f.line(p))}
-	var k *key
-	if i := slices.IndexFunc(keys, func(k key) bool { return k.inFile() == name }); i >= 0 {
-		k = &keys[i]
-	}
+	k := keyInFile(name)
 	if err == nil {
 		o.text, err = checkValue(k, name, s != nil, data)
 	}
@@ -288,7 +285,7 @@ func readBlocks[T any](f *fileReader, section string, p toml.Primitive, usual fu
 		for _, name := range f.inOrder(values) {
 			field, wrong := fields[name], ""
 			switch {
-			case !field.IsValid() && findKey(name) != nil && findKey(name).inFile() == name:
+			case !field.IsValid() && keyInFile(name) != nil:
 				wrong = fmt.Sprintf("unknown key %q; to set %s for all tasks, move it above the first section", section+"."+name, name)
 			case !field.IsValid():
 				wrong = fmt.Sprintf("unknown key %q; did you mean %s?", section+"."+name, section+"."+cmp.Or(state.Nearest(name, known), known[0]))

@@ -135,21 +135,21 @@ func (a *app) cronAdded(ctx context.Context, name string) error {
 	if a.opened {
 		a.hint("stint: nothing fires: no master is running, and auto_start is off\n  try: stint serve\n")
 	}
-	i := slices.IndexFunc(list, func(s task.Schedule) bool { return s.Name == name })
-	if i >= 0 && list[i].Paused { // as one of that name was, which was removed just now
-		if list[i], err = a.actOnSchedule(ctx, name, "resume"); err != nil {
+	s := find(list, func(s *task.Schedule) bool { return s.Name == name })
+	if s != nil && s.Paused { // as one of that name was, which was removed just now
+		if *s, err = a.actOnSchedule(ctx, name, "resume"); err != nil {
 			return err
 		}
 	}
-	if i >= 0 && len(list[i].Next) > 0 {
-		a.hint("stint: it fires at %s first\n", localTime(list[i].Next[0]))
+	if s != nil && len(s.Next) > 0 {
+		a.hint("stint: it fires at %s first\n", localTime(s.Next[0]))
 	}
 	if why := afterReboot(); why != "" && !a.opened {
 		a.hint("stint: %s\n  try: stint service install\n", why)
 	}
 	switch {
-	case a.json && i >= 0:
-		return printJSON(a.stdout, list[i])
+	case a.json && s != nil:
+		return printJSON(a.stdout, s)
 	case a.ids:
 		return printText(a.stdout, name)
 	}
@@ -279,14 +279,14 @@ func (a *app) cronShowCommand() *cobra.Command {
 			return err
 		}
 		list, err := a.schedules(c.Context())
-		i := slices.IndexFunc(list, func(s task.Schedule) bool { return s.Name == args[0] })
+		s := find(list, func(s *task.Schedule) bool { return s.Name == args[0] })
 		switch {
 		case err != nil:
 			return err
-		case i < 0:
+		case s == nil:
 			return &cliError{code: exitNotFound, message: "the master does not know this schedule: it stands in the configuration since", try: "stint serve --stop"}
 		}
-		s, d := &list[i], &description{}
+		d := &description{}
 		d.line("schedule", s.Name)
 		d.line("cron", strings.TrimSpace(s.Cron+" "+s.Zone))
 		d.line("job", s.Job)

@@ -343,6 +343,16 @@ func mapped[T, U any](list []T, f func(*T) U) []U {
 	return made
 }
 
+// find returns the first item of a list for which is holds; nil if there is none.
+func find[T any](list []T, is func(*T) bool) *T {
+	for i := range list {
+		if is(&list[i]) {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
 func idsOf(views []wire.TaskView) []string {
 	return mapped(views, func(v *wire.TaskView) string { return v.ID })
 }
