@@ -165,24 +165,16 @@ func (a *app) warnOtherPlace(ctx context.Context, views []wire.TaskView) {
 	}
 }
 
-// retryTask queues a task again, and says what that does to its account, or for how long the account lets it wait.
+// retryTask queues a task again, and says what that does to its account, or why the account lets it wait.
 func (a *app) retryTask(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
-	before, _ := c.Accounts(ctx) // for the messages alone
+	before, _ := c.Accounts(ctx) // for the message alone
 	view, err := c.Act(ctx, ref, "retry")
 	if err != nil {
 		return view, err
 	}
-	isOf := func(u state.AccountUse) bool { return u.Name == view.AccountName() }
-	if i := slices.IndexFunc(before, isOf); i >= 0 && before[i].Hold {
-		a.hint("stint: the hold of account %s is lifted (%s)\n", before[i].Name, escapeText(oneLine(before[i].Reason)))
+	if u := find(before, func(u *state.AccountUse) bool { return u.Name == view.AccountName() }); u != nil && u.Hold {
+		a.hint("stint: the hold of account %s is lifted (%s)\n", u.Name, escapeText(oneLine(u.Reason)))
 	}
-	waits := "; the task waits until then"
-	if len(view.Fallback) > 0 || view.MaxLimitWait != "" {
-		waits = "" // another agent may take it over, or it may end
-	}
-	after, _ := c.Accounts(ctx)
-	if i := slices.IndexFunc(after, isOf); i >= 0 && after[i].Why != "" {
-		a.hint("stint: %s%s\n", escapeText(oneLine(after[i].Why)), waits)
-	}
+	a.warnAccounts(ctx, []wire.TaskView{view})
 	return view, nil
 }
