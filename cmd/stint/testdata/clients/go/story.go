@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,18 +17,17 @@ import (
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	bearer := func(token string) ClientOption {
-		return WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
-			r.Header.Set("Authorization", "Bearer "+token)
+	header := func(name, value string) RequestEditorFn {
+		return func(_ context.Context, r *http.Request) error {
+			r.Header.Set(name, value)
 			return nil
-		})
+		}
 	}
-	client := must(NewClientWithResponses(os.Getenv("STINT_URL"), bearer(os.Getenv("STINT_TOKEN"))))
-	stranger := must(NewClientWithResponses(os.Getenv("STINT_URL"), bearer("guessed")))
+	client := must(NewClientWithResponses(os.Getenv("STINT_URL"), WithRequestEditorFn(header("Authorization", "Bearer "+os.Getenv("STINT_TOKEN")))))
 	workspace, session, key := os.Getenv("STINT_WORKSPACE"), "story-go", `"story-go"`
 
 	// A stranger learns nothing; the master is well.
-	refused := must(stranger.HealthWithResponse(ctx))
+	refused := must(client.HealthWithResponse(ctx, header("Authorization", "Bearer guessed")))
 	expect(refused.ApplicationproblemJSON401 != nil && *refused.ApplicationproblemJSON401.Code == CodeUnauthorized, "a guessed token", refused.Body)
 	health := must(client.HealthWithResponse(ctx))
 	expect(health.JSON200 != nil && health.JSON200.Status == HealthStatusOk, "health", health.Body)
@@ -97,22 +97,15 @@ func main() {
 
 	// Each change of a task, from the list on.
 	list := must(client.ListTasksWithResponse(ctx, &ListTasksParams{Limit: new(int64(1))}))
-	stream := must(client.Events(ctx, &EventsParams{After: new(list.HTTPResponse.Header.Get("Stint-Seq"))}, func(_ context.Context, r *http.Request) error {
-		r.Header.Set("Accept", "application/jsonl")
-		return nil
-	}))
+	stream := must(client.Events(ctx, &EventsParams{After: new(list.HTTPResponse.Header.Get("Stint-Seq"))}, header("Accept", "application/jsonl")))
 	followed := must(client.SubmitTaskWithResponse(ctx, nil, TaskSpec{Prompt: "demo:say=seen", Workspace: &workspace}))
 	expect(followed.JSON201 != nil, "submit", followed.Body)
 	var statuses []string
-	for lines := bufio.NewScanner(stream.Body); lines.Scan(); {
+	for lines := bufio.NewScanner(stream.Body); !slices.Contains(statuses, string(StatusDone)) && lines.Scan(); {
 		var c Change
 		expect(json.Unmarshal(lines.Bytes(), &c) == nil, "an event", lines.Bytes())
-		if c.Task == nil || c.Task.Id != followed.JSON201.Id {
-			continue
-		}
-		statuses = append(statuses, string(c.Task.Status))
-		if c.Task.Status == StatusDone {
-			break
+		if c.Task != nil && c.Task.Id == followed.JSON201.Id {
+			statuses = append(statuses, string(c.Task.Status))
 		}
 	}
 	expect(len(statuses) > 2 && statuses[0] == "queued", "events", []byte(strings.Join(statuses, " ")))
