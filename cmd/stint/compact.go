@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -82,7 +81,7 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 	}
 	text := compactText(&r, o)
 	if j := r.Jobs; j != nil {
-		text = fmt.Sprintf("%s\njobs.md:  %d bytes of journal before, %d after; %s left, %d archived", strings.TrimSuffix(text, "\n"), j.Before, j.After, count(j.Merged, "record"), j.Archived)
+		text = fmt.Sprintf("%s\njobs.md:  %d bytes of journal before, %d after; %s left, %d archived", text, j.Before, j.After, count(j.Merged, "record"), j.Archived)
 	}
 	return a.print(r, text)
 }
@@ -97,13 +96,6 @@ func compactText(r *wire.Compacted, o *compactOptions) string {
 	if o.clean {
 		return map[bool]string{false: "archived ", true: "would archive "}[o.dryRun] + count(r.Archived, "task")
 	}
-	var b strings.Builder
-	if o.dryRun {
-		b.WriteString("this would be done:\n")
-	}
-	fmt.Fprintf(&b, "journal:  %d bytes before, %d after\n", r.Before, r.After)
-	fmt.Fprintf(&b, "merged:   %s left\n", count(r.Merged, "record"))
-	fmt.Fprintf(&b, "archived: %s\n", count(r.Archived, "task"))
-	fmt.Fprintf(&b, "file:     archive/%s\n", r.Archive)
-	return b.String()
+	return map[bool]string{true: "this would be done:\n"}[o.dryRun] + fmt.Sprintf("journal:  %d bytes before, %d after\nmerged:   %s left\narchived: %s\nfile:     archive/%s",
+		r.Before, r.After, count(r.Merged, "record"), count(r.Archived, "task"), r.Archive)
 }

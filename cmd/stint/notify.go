@@ -44,10 +44,8 @@ func (a *app) notifyCommand() *cobra.Command {
 			default:
 				lines = append(lines, "terminal "+b.Terminal+": not here: stderr is no terminal")
 			}
-			for _, line := range lines {
-				if err := printText(a.stdout, escapeText(line)); err != nil {
-					return err
-				}
+			if err := printText(a.stdout, escapeText(strings.Join(lines, "\n"))); err != nil {
+				return err
 			}
 		}
 		if failed > 0 {
