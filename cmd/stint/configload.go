@@ -245,7 +245,7 @@ func (f *fileReader) workspaces(p toml.Primitive) error {
 		if err := f.meta.PrimitiveDecode(all[path], &values); err != nil || values == nil {
 			return fmt.Errorf("%s:%d: workspace.%q is not a section", f.name, f.line(all[path]), path)
 		}
-		s := section{path: resolved(dir), values: map[*key]origin{}}
+		s := section{path: task.WithoutLinks(dir), values: map[*key]origin{}}
 		if err := f.table(values, "", &s); err != nil {
 			return err
 		}
@@ -316,7 +316,7 @@ func (f *fileReader) takeGoverned(g *memory.Governed) (key string, err error) {
 	if g.Workspace, err = expandHome(g.Workspace); err != nil || !filepath.IsAbs(g.Workspace) {
 		return "workspace", fmt.Errorf("%q is not an absolute path; name one here, or in workspace_root", g.Workspace)
 	}
-	g.Workspace = resolved(g.Workspace)
+	g.Workspace = task.WithoutLinks(g.Workspace)
 	if g.Path, err = checkNote(g.Path); err != nil {
 		return "path", err
 	}
@@ -326,7 +326,7 @@ func (f *fileReader) takeGoverned(g *memory.Governed) (key string, err error) {
 	if g.Gate, err = expandHome(cmp.Or(g.Gate, filepath.Join(filepath.Dir(f.src.file), memory.DefaultGate))); err != nil || !filepath.IsAbs(g.Gate) {
 		return "gate", fmt.Errorf("%q is not an absolute path", g.Gate)
 	}
-	if rel, err := filepath.Rel(g.Workspace, resolved(g.Gate)); err == nil && filepath.IsLocal(rel) {
+	if rel, err := filepath.Rel(g.Workspace, task.WithoutLinks(g.Gate)); err == nil && filepath.IsLocal(rel) {
 		return "gate", fmt.Errorf("%s lies in the workspace, where agents write, and it is yours alone", g.Gate)
 	}
 	if !slices.Contains(jobs.ObjectTypes, g.Kind) {

@@ -76,7 +76,7 @@ func configFile(option string) (path string, named bool, err error) {
 
 // defaultSocket returns the socket of a state directory. It lies elsewhere: its path has only about 100 bytes.
 func defaultSocket(state string) string {
-	sum := sha256.Sum256([]byte(resolved(state)))
+	sum := sha256.Sum256([]byte(task.WithoutLinks(state)))
 	name := hex.EncodeToString(sum[:8]) + ".sock"
 	run := os.Getenv("XDG_RUNTIME_DIR")
 	fi, err := os.Lstat(run)
@@ -155,7 +155,7 @@ func isStateDir(dir string) bool {
 // warnPlace warns of a state directory where sandboxed agents can write, or where locks may not hold.
 func warnPlace(dir string, warn io.Writer) {
 	for _, tmp := range []string{"/tmp", os.TempDir()} {
-		if task.IsWithin(resolved(dir), resolved(tmp)) {
+		if task.IsBelow(dir, tmp) {
 			_, _ = fmt.Fprintf(warn, "stint: warning: the state directory %s is below %s, which codex's sandbox may write\n", dir, tmp)
 			break
 		}
@@ -165,26 +165,13 @@ func warnPlace(dir string, warn io.Writer) {
 	}
 }
 
-// resolved returns the path without symbolic links, as far as it exists.
-func resolved(path string) string {
-	path = filepath.Clean(path)
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	parent := filepath.Dir(path)
-	if parent == path {
-		return path
-	}
-	return filepath.Join(resolved(parent), filepath.Base(path))
-}
-
 // checkOutside refuses a workspace that holds the state directory: its agent could write tasks of its own.
 func checkOutside(state, workspace string) error {
-	if !task.IsWithin(resolved(state), resolved(workspace)) {
+	if !task.IsBelow(state, workspace) {
 		return nil
 	}
 	try := "stint task -C ANOTHER ..., or --allow-state-in-workspace"
-	if home, err := os.UserHomeDir(); err == nil && resolved(home) == resolved(workspace) {
+	if home, err := os.UserHomeDir(); err == nil && task.WithoutLinks(home) == task.WithoutLinks(workspace) {
 		try = "stint task -C DIRECTORY ...; for a repository of dotfiles work in a clone: git clone ~ ~/dotfiles && stint task -C ~/dotfiles ..."
 	}
 	return usage(try,

@@ -347,7 +347,7 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config := cfg.Config
 	config.StateDir, config.Socket, config.Background = m.state, m.socket, m.background
 	if data, err := xdg("XDG_DATA_HOME", ".local/share"); config.WorkDir == "" && err == nil {
-		config.WorkDir = resolved(filepath.Join(data, "stint", "work"))
+		config.WorkDir = task.WithoutLinks(filepath.Join(data, "stint", "work"))
 	}
 	config.WorkDir = strings.TrimSuffix(config.WorkDir, "/")
 	config.Version, config.Log = versionName(), m.log

@@ -29,7 +29,7 @@ func (a *app) findSession(ctx context.Context, ref string) (view wire.SessionVie
 		if ref, err = filepath.Abs(ref); err != nil {
 			return view, err
 		}
-		ref = resolved(ref) // of one that is gone there may still be a session
+		ref = task.WithoutLinks(ref) // of one that is gone there may still be a session
 	}
 	return ask(ctx, a.call, func(c *client.Client) (wire.SessionView, error) { return c.Session(ctx, ref) })
 }

@@ -134,10 +134,18 @@ func IsWithin(path, dir string) bool {
 
 // WithoutLinks resolves the links of a path, as far as it is there. "" is no path.
 func WithoutLinks(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil && path != "" {
+	if path == "" {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil { // of link/.., the directory above the one that the link names
 		return real
 	}
-	return path
+	path = filepath.Clean(path)
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(WithoutLinks(parent), filepath.Base(path))
 }
 
 // SafePath returns the PATH of an environment without the directories in which runs can write, nor any in a checkout

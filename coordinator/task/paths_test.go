@@ -48,6 +48,15 @@ func TestSafePath(t *testing.T) {
 	if got, want := SafePath(env, filepath.Join(dir, "root")), LookupEnv(env, "WANT"); got != want {
 		t.Errorf("%s\nis not\n%s", got, want)
 	}
+	// What stands behind a link is above the directory to which it leads.
+	for _, err := range []error{os.Mkdir(filepath.Join(dir, "bin"), 0o700), os.Symlink(filepath.Join(dir, "shop/sub"), filepath.Join(dir, "to-sub"))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := SafePath([]string{"PATH=/usr/bin:" + dir + "/to-sub/../bin"}, ""); got != "/usr/bin" {
+		t.Error(got)
+	}
 	if got := SafePath([]string{"PATH=bin:"}, ""); got != "/usr/bin:/bin" {
 		t.Error(got)
 	}
