@@ -160,16 +160,12 @@ func Removed(t *state.Task, runDir string) error {
 // missing. What agents write and we remove there must be theirs: it lies apart from the state
 // directory, behind no link, and is the user's alone. Errors are sentences for people.
 func OpenWork(dir, stateDir string) (*os.Root, error) {
-	there := dir // as far as it is there
-	for _, err := os.Lstat(there); errors.Is(err, fs.ErrNotExist); _, err = os.Lstat(there) {
-		there = filepath.Dir(there)
-	}
-	real, why := task.WithoutLinks(there), ""
+	real, why := task.WithoutLinks(dir), ""
 	switch {
 	case !filepath.IsAbs(dir) || filepath.Clean(dir) != dir:
 		why = "is no absolute path in its shortest form"
-	case real != there:
-		why = "is or lies behind a symbolic link; name the directory itself: " + real + dir[len(there):]
+	case real != dir:
+		why = "is or lies behind a symbolic link; name the directory itself: " + real
 	case task.IsBelow(dir, stateDir) || task.IsBelow(stateDir, dir):
 		why = "and the state directory must lie apart: agents write to the one, and not to the other"
 	}
