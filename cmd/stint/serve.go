@@ -388,7 +388,6 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	m.uses = memory.OpenUses(filepath.Join(m.state, "memory_uses.json"))
 	config.Injected = func(dir string, hits []memory.Hit) error { return m.uses.Count(dir, hits, time.Now()) }
 	config.Shell = agent.Shell{Runner: agentRunner(cfg, os.Environ(), "")}
-	config.HeartbeatPath = cmp.Or(config.HeartbeatPath, filepath.Join(m.state, "heartbeat.json"))
 	if !m.background {
 		config.IdleExit = 0
 	}

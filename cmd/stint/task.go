@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -118,13 +117,7 @@ func workspace(option, root string) (string, error) {
 }
 
 // plainError returns the reason without the path and the name of the system call.
-func plainError(err error) error {
-	var p *os.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
-}
+func plainError(err error) error { return cmp.Or(errors.Unwrap(err), err) }
 
 // hint prints something on stderr that is not an error, unless -q.
 func (a *app) hint(format string, args ...any) {
