@@ -181,14 +181,10 @@ func (m *master) serve(ctx context.Context) error {
 	return err
 }
 
-// report writes to the one who started us, once.
+// report writes to the one who started us, once. If nobody waits for it, or does not any more, so be it.
 func (m *master) report(r ready) {
-	if m.ready == nil {
-		return
-	}
-	_ = json.NewEncoder(m.ready).Encode(r) // if nobody waits for it any more, so be it
+	_ = json.NewEncoder(m.ready).Encode(r)
 	_ = m.ready.Close()
-	m.ready = nil
 }
 
 func (m *master) run(ctx context.Context) (err error) {
