@@ -123,16 +123,11 @@ func findSession(name, runDir string) (session string, kept bool) {
 // resumeCommand returns the command with which a person goes on with a task's session
 // in the agent's own CLI, and in the home of its account; "" where there is none.
 func resumeCommand(cfg *Config, accounts *accountsFile, t *state.Task) string {
-	kind := findKind(t.Agent)
-	if kind == nil || t.AgentSession == "" {
+	c := adapterOf(cfg, t.Agent, "")
+	if c == nil || t.AgentSession == "" || c.CLI().Resume == "" {
 		return ""
 	}
-	c := kind.New(agent.Config{Value: func(setting string) any { return cfg.agents[t.Agent+"_"+setting] }}) // it runs nothing
-	command := c.CLI().Resume
-	if command == "" {
-		return ""
-	}
-	command += " " + state.ShellQuote(t.AgentSession)
+	command := c.CLI().Resume + " " + state.ShellQuote(t.AgentSession)
 	if a := accounts.find(t.Account); a != nil {
 		if home, _ := a.home(); home != "" { // else it is that of the user
 			command = findKind(a.Tool).HomeEnv + "=" + state.ShellQuote(home) + " " + command
