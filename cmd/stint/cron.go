@@ -354,12 +354,7 @@ func (a *app) cronNextCommand() *cobra.Command {
 				return err
 			}
 		}
-		for _, at := range s.Next(time.Now(), n) {
-			if err := printText(a.stdout, at.Format(time.RFC3339)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return printText(a.stdout, strings.Join(mapped(s.Next(time.Now(), n), func(at *time.Time) string { return at.Format(time.RFC3339) }), "\n"))
 	}, a.completeSchedules)
 	c.Flags().IntVar(&n, "count", 1, "`number` of instants, up to 1000")
 	c.Flags().StringVar(&zone, "zone", "", "time `zone` of an expression")

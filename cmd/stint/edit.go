@@ -437,10 +437,8 @@ func (e *editing) taken(t task.Reconciled, err error, plan task.Reconciled) erro
 	if len(notices) == 0 {
 		notices = []string{"saved; no " + strings.ToLower(string(e.files.Kind())) + " is changed by it"}
 	}
-	for _, n := range notices {
-		if _, err := fmt.Fprintln(e.app.stdout, escapeText(n)); err != nil {
-			return err
-		}
+	if _, err := fmt.Fprintln(e.app.stdout, escapeText(strings.Join(notices, "\n"))); err != nil {
+		return err
 	}
 	return e.app.reportReconciled(t)
 }
