@@ -50,9 +50,9 @@ type finding struct {
 }
 
 // failed returns the finding about a check that could not be made.
-func failed(check string, err error) finding {
+func failed(check, status string, err error) finding {
 	message, try := explain(err)
-	return finding{check, healthFail, message, try}
+	return finding{check, status, message, try}
 }
 
 // warnIf returns a warning where there is something to warn of.
@@ -85,12 +85,12 @@ func (a *app) examine(ctx context.Context) []finding {
 	list := []finding{{"stint", healthOK, versionName(), ""}}
 	cfg, err := a.base()
 	if err != nil {
-		return append(list, failed("configuration", err))
+		return append(list, failed("configuration", healthFail, err))
 	}
 	list = append(list, finding{"configuration", healthOK, cfg.file, ""})
 	dir, err := a.state()
 	if err != nil {
-		return append(list, failed("state directory", err))
+		return append(list, failed("state directory", healthFail, err))
 	}
 	list = slices.Concat(list, examineState(dir), a.examineMaster(ctx, cfg, dir))
 	found, seq := a.examineLedger(ctx, cfg, dir)
@@ -145,7 +145,7 @@ func (a *app) examineSchedules(ctx context.Context, dir string, cfg *Config) []f
 		err = a.callRunning(ctx, func(c *client.Client) error { _, err := c.Schedules(ctx); return err })
 	}
 	if err != nil {
-		f = failed("schedules", err)
+		f = failed("schedules", healthFail, err)
 	} else if afterReboot() != "" && f.Status == healthOK {
 		f.Status, f.Text, f.Try = healthWarn, f.Text+"; "+afterReboot(), "stint service install"
 	}
@@ -192,7 +192,7 @@ func afterReboot() string {
 func examineState(dir string) []finding {
 	var notes strings.Builder
 	if err := checkStateDir(dir, &notes); err != nil {
-		return []finding{failed("state directory", err)}
+		return []finding{failed("state directory", healthFail, err)}
 	}
 	warnPlace(dir, &notes)
 	f := finding{"state directory", healthOK, dir, ""}
@@ -238,7 +238,7 @@ func (a *app) examineMaster(ctx context.Context, cfg *Config, dir string) []find
 		}
 		return []finding{{"master", healthOK, "none is running; commands that need one start it", ""}}
 	default:
-		return []finding{failed("master", err)}
+		return []finding{failed("master", healthFail, err)}
 	}
 	kind := map[bool]string{true: "in the background", false: "in the foreground"}[h.Background]
 	n, lacks := a.notice(), cmp.Or(h.Shortage, &task.Shortage{})
@@ -256,7 +256,7 @@ func (a *app) examineMaster(ctx context.Context, cfg *Config, dir string) []find
 func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list []finding, seq uint64) {
 	r, err := statedir.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
 	if err != nil {
-		return []finding{failed("ledger", err)}, 0
+		return []finding{failed("ledger", healthFail, err)}, 0
 	}
 	for _, f := range r.Faults {
 		list = append(list, finding{"ledger", healthWarn, oneLine(f.String()), "stint fsck"})
@@ -273,7 +273,7 @@ func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list 
 	list = append(list, warnIf(r.Paused, "dispatch", state.Because("it is paused, no task is started", r.PauseWhy), "stint resume")...)
 	file := newAccountsFile(dir)
 	if _, err := file.read(); err != nil {
-		list = append(list, failed("account", err))
+		list = append(list, failed("account", healthFail, err))
 	}
 	for _, acc := range file.configs() {
 		if _, err := file.danger(cfg, inContainer)(acc.ID); err != nil {
@@ -442,8 +442,7 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq 
 	p, failure := postgres.Look(look, o)
 	ours := ""
 	if failure != nil {
-		message, try := explain(failure)
-		list, ours = append(list, finding{"postgres", healthWarn, message, try}), failure.Error()
+		list, ours = append(list, failed("postgres", healthWarn, failure)), failure.Error()
 	} else {
 		list = append(list, finding{"postgres", healthOK, describeMirror(&p, seq), ""})
 	}

@@ -218,8 +218,7 @@ func (s *service) examine(ctx context.Context) []finding {
 	case !isThere:
 		return []finding{{"service", healthOK, "not installed: after a reboot nothing runs until a command starts a master (stint service install)", ""}}
 	case err != nil:
-		message, try := explain(err)
-		return []finding{{"service", healthWarn, message, try}}
+		return []finding{failed("service", healthWarn, err)}
 	}
 	f := finding{"service", healthOK, "active, by " + s.file, ""}
 	if said, err := system(ctx, s.active); err != nil {
