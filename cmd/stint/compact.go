@@ -14,20 +14,20 @@ import (
 
 // compactOptions are the options of `stint compact-tasks` and `stint clean`.
 type compactOptions struct {
-	clean, files bool   // stint clean, and that with --files
-	failed       bool   // also failed and dead tasks
-	olderThan    string // "": as configured
+	clean, files bool // stint clean, and that with --files
+	failed       bool // also failed and dead tasks
+	olderThan    string
 	dryRun       bool
 }
 
 func (a *app) compactCommand() *cobra.Command {
 	o := &compactOptions{failed: true}
-	return a.compacting("compact-tasks [OPTIONS]", "merge the records of each task, and archive old tasks", o, "", "compact_older_than")
+	return a.compacting("compact-tasks [OPTIONS]", "merge the records of each task, and archive old tasks", o, "compact_older_than")
 }
 
 func (a *app) cleanCommand() *cobra.Command {
 	o := &compactOptions{clean: true}
-	c := a.compacting("clean [OPTIONS]", "move tasks that are done or canceled to the archive", o, "0", "all that have ended; with --files: retention")
+	c := a.compacting("clean [OPTIONS]", "move tasks that are done or canceled to the archive", o, "all that have ended; with --files: retention")
 	c.Flags().BoolVar(&o.failed, "failed", false, "also failed and dead tasks")
 	c.Flags().BoolVar(&o.files, "files", false, "remove files of ended tasks instead")
 	exclusive(c, "failed", "files")
@@ -35,10 +35,9 @@ func (a *app) cleanCommand() *cobra.Command {
 }
 
 // compacting returns a command that runs compact.
-func (a *app) compacting(use, short string, o *compactOptions, olderThan, text string) *cobra.Command {
+func (a *app) compacting(use, short string, o *compactOptions, text string) *cobra.Command {
 	c := command(use, short, cobra.NoArgs, func(c *cobra.Command, _ []string) error { return a.compact(c, o) })
-	c.Flags().StringVar(&o.olderThan, "older-than", olderThan, "archive tasks that ended longer ago than this `duration`, such as 30d or 12h (default: "+text+")")
-	c.Flags().Lookup("older-than").DefValue = "" // the text has it
+	c.Flags().StringVar(&o.olderThan, "older-than", "", "archive tasks that ended longer ago than this `duration`, such as 30d or 12h (default: "+text+")")
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would be done, and do nothing")
 	return a.withJSON(c)
 }
@@ -49,13 +48,15 @@ func (a *app) compact(c *cobra.Command, o *compactOptions) error {
 		return err
 	}
 	olderThan := cfg.CompactOlderThan
-	if o.files && !c.Flags().Changed("older-than") {
-		olderThan, o.olderThan = cmp.Or(cfg.Retention, math.MaxInt64), ""
-	}
-	if o.olderThan != "" || c.Flags().Changed("older-than") {
+	switch {
+	case c.Flags().Changed("older-than"):
 		if olderThan, err = parseDuration(o.olderThan); err != nil {
 			return usage(c.CommandPath()+" --help", "--older-than: %v", err)
 		}
+	case o.files:
+		olderThan = cmp.Or(cfg.Retention, math.MaxInt64)
+	case o.clean:
+		olderThan = 0
 	}
 	ctx := c.Context()
 	if o.files {
