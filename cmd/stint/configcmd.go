@@ -67,8 +67,15 @@ func (a *app) configCommand() *cobra.Command {
 	show.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
 	directoryFlag(show, &dir)
 	a.withJSON(show)
+	path := command("path", "print the path of the configuration file, which need not exist", cobra.NoArgs, func(*cobra.Command, []string) error {
+		file, _, err := configFile(a.configOption)
+		if err != nil {
+			return err
+		}
+		return printText(a.stdout, file)
+	})
 	return group(command("config", "show and change the configuration", nil, nil),
-		show, a.configPathCommand(), a.noRun(a.configSetCommand()), a.noRun(a.configEditCommand()))
+		show, path, a.noRun(a.configSetCommand()), a.noRun(a.configEditCommand()))
 }
 
 // A shownKey is one line of `config show --json`.
@@ -100,16 +107,6 @@ func shownBlock(b any) (list []shownKey) {
 		}
 	}
 	return list
-}
-
-func (a *app) configPathCommand() *cobra.Command {
-	return command("path", "print the path of the configuration file, which need not exist", cobra.NoArgs, func(*cobra.Command, []string) error {
-		file, _, err := configFile(a.configOption)
-		if err != nil {
-			return err
-		}
-		return printText(a.stdout, file)
-	})
 }
 
 func (a *app) configSetCommand() *cobra.Command {
