@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -391,12 +390,7 @@ func inContainer() bool {
 			return true
 		}
 	}
-	for _, dir := range filepath.SplitList(task.SafePath(os.Environ(), "")) {
-		if exec.Command(filepath.Join(dir, "systemd-detect-virt"), "--container", "--quiet").Run() == nil {
-			return true
-		}
-	}
-	return false
+	return systemCommand(context.Background(), "systemd-detect-virt --container --quiet").Run() == nil
 }
 
 // linkCredentials links the login file into a home, or removes such a link. A login that the CLI made stays.

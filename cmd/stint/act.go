@@ -190,9 +190,7 @@ func (a *app) verifyCommand() *cobra.Command {
 		}
 		a.warnConfig(ctx)
 		f, noFile := rundir.OpenOutput(res.RunDir, "stdout")
-		if noFile == nil {
-			defer func() { _ = f.Close() }() // it is only read
-		}
+		defer func() { _ = f.Close() }() // it is only read
 		switch {
 		case a.json:
 			err = printJSON(a.stdout, res)

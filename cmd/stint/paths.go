@@ -42,10 +42,7 @@ func expandHome(path string) (string, error) {
 		return path, nil
 	}
 	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(home, rest), nil
+	return filepath.Join(home, rest), err
 }
 
 // stateDir returns the absolute path of the state directory: the option, else
