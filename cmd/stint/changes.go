@@ -81,8 +81,7 @@ func (a *app) undoCommand() *cobra.Command {
 			return err
 		}
 		undone, left, err := place.Undo(runGit(ctx, view.Workspace), view.Changes.Before, view.Changes.After, idle)
-		var overlap *checkout.OverlapError
-		if errors.As(err, &overlap) {
+		if overlap, ok := errors.AsType[*checkout.OverlapError](err); ok {
 			for _, f := range overlap.Files {
 				a.hint("stint: %s\n", escapeText(oneLine(f)))
 			}

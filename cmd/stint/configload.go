@@ -369,11 +369,8 @@ func (f *fileReader) blockLine(name string, i int, key string) int {
 
 // line returns the line of a value: an Unmarshaler's error carries it.
 func (f *fileReader) line(p toml.Primitive) int {
-	var at toml.ParseError
-	if errors.As(f.meta.PrimitiveDecode(p, refuse{}), &at) {
-		return at.Position.Line
-	}
-	return 0
+	at, _ := errors.AsType[toml.ParseError](f.meta.PrimitiveDecode(p, refuse{})) // without one the line is 0
+	return at.Position.Line
 }
 
 // refuse is a target that takes nothing.
@@ -383,8 +380,7 @@ func (refuse) UnmarshalTOML(any) error { return errors.New("position") }
 
 // located rewrites an error of the decoder as "config.toml:12: what".
 func (f *fileReader) located(err error) error {
-	var at toml.ParseError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[toml.ParseError](err); ok {
 		return fmt.Errorf("%s:%d: %s", f.name, at.Position.Line, at.Message)
 	}
 	return fmt.Errorf("%s: %w", f.name, err)

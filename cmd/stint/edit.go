@@ -500,8 +500,7 @@ func openEditor(file string, stdout *os.File) error {
 	if err == nil {
 		return nil
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == exitInterrupted {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == exitInterrupted {
 		return errDetached
 	}
 	return fmt.Errorf("the editor %q failed: %w", editor, err)

@@ -58,8 +58,7 @@ func run(args []string) int {
 	root.SetOut(help)
 	err := root.ExecuteContext(ctx)
 	err = cmp.Or(err, help.Flush()) // which cobra would only print
-	var cli *cliError
-	if errors.As(err, &cli) && a.configOption != "" {
+	if cli, ok := errors.AsType[*cliError](err); ok && a.configOption != "" {
 		cli.try = strings.Replace(cli.try, "stint config ", "stint --config "+state.ShellQuote(a.configOption)+" config ", 1)
 	}
 	printError(os.Stderr, err)

@@ -138,8 +138,7 @@ func prepare(c *cobra.Command) {
 		try := cmd.CommandPath() + " --help"
 		var bad *pflag.InvalidValueError
 		if !errors.As(err, &bad) {
-			var unknown *pflag.NotExistError
-			if errors.As(err, &unknown) {
+			if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 				try = optionHint(cmd, unknown.GetSpecifiedName(), try)
 			}
 			if before, ok := beforePrompt[cmd.CommandPath()]; ok {
