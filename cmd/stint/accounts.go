@@ -385,12 +385,8 @@ func (f *accountsFile) danger(cfg *Config, inContainer func() bool) func(id stri
 
 // inContainer reports whether this machine is a container, as Docker, Podman or systemd tell.
 func inContainer() bool {
-	for _, mark := range []string{"/.dockerenv", "/run/.containerenv"} {
-		if _, err := os.Lstat(mark); err == nil {
-			return true
-		}
-	}
-	return systemCommand(context.Background(), "systemd-detect-virt --container --quiet").Run() == nil
+	isThere := func(mark string) bool { _, err := os.Lstat(mark); return err == nil }
+	return isThere("/.dockerenv") || isThere("/run/.containerenv") || systemCommand(context.Background(), "systemd-detect-virt --container --quiet").Run() == nil
 }
 
 // linkCredentials links the login file into a home, or removes such a link. A login that the CLI made stays.

@@ -70,10 +70,8 @@ func (a *app) undoCommand() *cobra.Command {
 			running, err := ask(ctx, a.call, func(cl *client.Client) ([]wire.TaskView, error) {
 				return cl.List(ctx, state.Filter{Status: []state.Status{state.Running}})
 			})
-			for i := range running {
-				if t := &running[i]; task.IsBelow(t.Workspace, root) || task.IsBelow(root, t.Workspace) {
-					return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is running in this checkout; nothing was undone", shortID(t.ID)), try: "stint wait " + shortID(t.ID)}
-				}
+			if t := find(running, func(t *wire.TaskView) bool { return task.IsBelow(t.Workspace, root) || task.IsBelow(root, t.Workspace) }); t != nil {
+				return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is running in this checkout; nothing was undone", shortID(t.ID)), try: "stint wait " + shortID(t.ID)}
 			}
 			return err
 		}

@@ -275,20 +275,16 @@ func cutSection(name string) (section, short string) {
 
 func splitAccounts(s string) ([]string, error) {
 	list := words(s)
-	for _, v := range list {
-		if !accountID().MatchString(v) {
-			return nil, fmt.Errorf("%q cannot be the id of an account: use letters, digits, dashes and underscores", v)
-		}
+	if v := find(list, func(v *string) bool { return !accountID().MatchString(*v) }); v != nil {
+		return nil, fmt.Errorf("%q cannot be the id of an account: use letters, digits, dashes and underscores", *v)
 	}
 	return list, nil
 }
 
 func splitNames(s string) ([]string, error) {
 	list := words(s)
-	for _, v := range list {
-		if strings.ContainsAny(v, "=\x00\n") {
-			return nil, fmt.Errorf("%q is not the name of an environment variable; values are taken from the master's environment", v)
-		}
+	if v := find(list, func(v *string) bool { return strings.ContainsAny(*v, "=\x00\n") }); v != nil {
+		return nil, fmt.Errorf("%q is not the name of an environment variable; values are taken from the master's environment", *v)
 	}
 	return list, nil
 }
@@ -439,11 +435,9 @@ func (c *Config) check() error {
 		return fmt.Errorf("%s: %s and %s (%s) exclude each other", c.origins["postgres_url"].where,
 			findKey("postgres_url").inFile(), findKey("postgres_url_file").inFile(), c.origins["postgres_url_file"].where)
 	}
-	for _, d := range dangers() {
-		if c.agents[d.key] == d.value && !c.AllowDangerous {
-			return fmt.Errorf("%s: %s is %s, with which the agent can do whatever you can; use %s, or permit it with allow_dangerous = true",
-				c.origins[d.key].where, d.key, d.value, d.instead)
-		}
+	if d := find(dangers(), func(d *danger) bool { return c.agents[d.key] == d.value }); d != nil && !c.AllowDangerous {
+		return fmt.Errorf("%s: %s is %s, with which the agent can do whatever you can; use %s, or permit it with allow_dangerous = true",
+			c.origins[d.key].where, d.key, d.value, d.instead)
 	}
 	return nil
 }

@@ -79,10 +79,9 @@ func (a *app) cronAddCommand() *cobra.Command {
 
 // cronSpec fills in the task of a new schedule.
 func (a *app) cronSpec(c *cobra.Command, o *taskOptions, s *schedule.Schedule, args []string) (err error) {
-	for _, name := range []string{"at", "delay", "after", "idempotency-key", "spec", "dry-run", "input-file"} {
-		if c.Flags().Changed(name) {
-			return usage("stint cron add --help", "--%s means nothing for a schedule: each firing is a new task", name)
-		}
+	given := func(name *string) bool { return c.Flags().Changed(*name) }
+	if name := find([]string{"at", "delay", "after", "idempotency-key", "spec", "dry-run", "input-file"}, given); name != nil {
+		return usage("stint cron add --help", "--%s means nothing for a schedule: each firing is a new task", *name)
 	}
 	if err := o.check(c, time.Now()); err != nil {
 		return err

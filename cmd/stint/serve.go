@@ -465,10 +465,11 @@ func (o *othersJobs) Pull(ctx context.Context, p jobs.Pull) ([]jobs.Job, error) 
 
 // Enqueue implements [api.Jobs].
 func (o *othersJobs) Enqueue(ctx context.Context, s jobs.Spec) (jobs.Job, bool, error) {
-	for _, g := range o.governed {
-		if strings.HasPrefix(s.ObjectID, g.ObjectID("")) && s.ObjectType != g.Kind {
-			return jobs.Job{}, false, task.Wrong("object_type", "stint job add "+g.Kind+" OBJECT ACTION --at TIME", "object_type is %s, and the notes of %s are governed as %s", s.ObjectType, g.Path, g.Kind)
-		}
+	is := func(g *memory.Governed) bool {
+		return strings.HasPrefix(s.ObjectID, g.ObjectID("")) && s.ObjectType != g.Kind
+	}
+	if g := find(o.governed, is); g != nil {
+		return jobs.Job{}, false, task.Wrong("object_type", "stint job add "+g.Kind+" OBJECT ACTION --at TIME", "object_type is %s, and the notes of %s are governed as %s", s.ObjectType, g.Path, g.Kind)
 	}
 	return o.Room.Enqueue(ctx, s)
 }
