@@ -282,7 +282,7 @@ func TestNoLinkOfARunIsFollowed(t *testing.T) {
 		"link to here": func(path string) error { return os.Symlink(".", path) },
 	} {
 		m := newFake(t)
-		m.add(state.Task{ID: "a", Status: state.Done, RunID: "r1"})
+		m.add(state.Task{ID: "a", Status: state.Done, RunID: "r1", Steps: []state.Step{{RunID: "r1"}}})
 		must(t, os.MkdirAll(m.RunDir("r1"), 0o700))
 		for _, name := range []string{"stdout", "stderr", "prompt.md", "run.json"} {
 			must(t, put(filepath.Join(m.RunDir("r1"), name)))

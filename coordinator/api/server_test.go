@@ -384,7 +384,7 @@ func TestDeadlineOfTheBody(t *testing.T) {
 
 func TestDetail(t *testing.T) {
 	m := newFake(t)
-	m.add(state.Task{ID: "a", Status: state.Running, RunID: "r1", Title: "one"})
+	m.add(state.Task{ID: "a", Status: state.Running, RunID: "r1", Steps: []state.Step{{RunID: "r1"}}, Title: "one"})
 	m.add(state.Task{ID: "b", Status: state.Done, RunID: "../escape"})
 	m.write(t, "r1", "run.json", `{"pid":1,"env":["HOME","PATH"]}`)
 	m.write(t, "../escape", "run.json", `{"env":["SECRET"]}`)

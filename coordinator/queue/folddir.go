@@ -121,9 +121,8 @@ func ReadArchived(dir string, e ledger.ArchiveEntry) (t state.Task, ended []stat
 	return t, ended, err
 }
 
-// joinRuns puts together what the steps of a task tell and what the agents' runs have used. An older stint
-// has merged records without steps: the runs of which only the second tells were before all others. The agent's have
-// the numbers by which [rundir.FindRun] knows them.
+// joinRuns puts together what the steps of a task tell and what the agents' runs have used. The agent's have the
+// numbers by which [rundir.FindRun] knows them.
 func joinRuns(t *state.Task, ended []state.Run) []task.TaskRun {
 	list, turns := []task.TaskRun{}, 0
 	loop := task.HasVerify(t) || slices.ContainsFunc(t.Steps, func(s state.Step) bool { return s.Phase == state.PhaseVerify })
@@ -146,27 +145,16 @@ func joinRuns(t *state.Task, ended []state.Run) []task.TaskRun {
 		}
 		list = append(list, r)
 	}
-	var before []task.TaskRun
 	for _, e := range ended {
-		if !rundir.IsRunID(e.ID) {
+		i := slices.IndexFunc(list, func(r task.TaskRun) bool { return r.RunID == e.ID })
+		if i < 0 {
 			continue
 		}
-		r := cmp.Or(findRun(list, e.ID), findRun(before, e.ID))
-		if r == nil {
-			before = append(before, task.TaskRun{RunID: e.ID})
-			r = &before[len(before)-1]
-		}
+		r := &list[i]
 		r.Agent, r.Model, r.Account, r.Usage = e.Agent, e.Model, e.Account, r.Usage.Plus(e.Usage)
 		if r.EndedAt.IsZero() {
 			r.EndedAt = e.Ended
 		}
 	}
-	return append(before, list...)
-}
-
-func findRun(list []task.TaskRun, id string) *task.TaskRun {
-	if i := slices.IndexFunc(list, func(r task.TaskRun) bool { return r.RunID == id }); i >= 0 {
-		return &list[i]
-	}
-	return nil
+	return list
 }

@@ -127,15 +127,9 @@ func FindRun(t *state.Task, run string) (state.Step, error) {
 	return state.Step{}, task.Ambiguous("runs of task "+t.ID, run, ids)
 }
 
-// RunsOf returns the runs of a task, in their order; of a record that an older stint has merged, the last.
-func RunsOf(t *state.Task) (runs []state.Step) {
-	for _, s := range append(slices.Clip(t.Steps), state.Step{RunID: t.RunID, Attempt: t.Attempt}) {
-		known := slices.ContainsFunc(runs, func(r state.Step) bool { return r.RunID == s.RunID })
-		if IsRunID(s.RunID) && !known {
-			runs = append(runs, s)
-		}
-	}
-	return runs
+// RunsOf returns the runs of a task, in their order.
+func RunsOf(t *state.Task) []state.Step {
+	return slices.DeleteFunc(slices.Clone(t.Steps), func(s state.Step) bool { return !IsRunID(s.RunID) })
 }
 
 // TurnsOf returns the runs of a task's agent.
