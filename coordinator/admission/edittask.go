@@ -72,7 +72,7 @@ func (a *Admission) newEdit(id string, p task.Patch) (*edit, error) {
 	case len(p.Seqs) > 0 && !slices.Contains(p.Seqs, t.Seq):
 		return nil, &task.Error{Code: task.CodeChanged, Message: fmt.Sprintf("task %s has changed since", id), Hint: "look at it again: stint show " + id}
 	}
-	e := &edit{in: a.emptyIntake(), was: t, now: submission{TaskSpec: SpecOf(&t), within: t.Within}, changes: ledger.Record{Kind: ledger.KindTask, ID: id}}
+	e := &edit{in: a.emptyIntake(a.tasks.View), was: t, now: submission{TaskSpec: SpecOf(&t), within: t.Within}, changes: ledger.Record{Kind: ledger.KindTask, ID: id}}
 	if e.given, err = task.ReadPatch(p.Fields, &e.now.TaskSpec); err != nil {
 		return nil, err
 	}

@@ -116,8 +116,8 @@ func (a *Admission) followUp(st *fold.State, tx *ledger.Tx, rec *ledger.Record, 
 	if !own && t.Status != state.Done { // it is to look at what has failed: the command cannot be expected to pass
 		s.VerifyCommand = task.NoVerify
 	}
-	in := a.emptyIntake()
-	in.st, in.seen[t.Workspace] = st, place
+	in := a.emptyIntake(func(f func(*fold.State)) { f(st) })
+	in.seen[t.Workspace] = place
 	if err := in.add(s); err != nil {
 		return err
 	}

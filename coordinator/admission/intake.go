@@ -71,8 +71,8 @@ type intake struct {
 	seen       map[string]*Place
 	configured queue.Accounts
 
-	st      *fold.State     // the fold, for a follow-up, which is made where it is locked; else nil
-	natives map[string]bool // fields of the journal that name agents' sessions; read when a spec names one that is not in use
+	view    func(func(*fold.State)) // the store's; of a follow-up, which is made where the fold is locked, that fold
+	natives map[string]bool         // fields of the journal that name agents' sessions; read when a spec names one that is not in use
 
 	fresh []state.Task // the new ones
 	now   string
@@ -140,7 +140,7 @@ func (a *Admission) newIntake(ctx context.Context, req request) (*intake, error)
 	case len(specs) > task.MaxBatch:
 		return nil, task.ErrLongList
 	}
-	in := a.emptyIntake()
+	in := a.emptyIntake(a.tasks.View)
 	in.request, in.list, in.index = req, make([]submission, 0, len(specs)), make(map[string]int, len(specs))
 	for i, s := range specs {
 		if ctx.Err() != nil {
@@ -184,17 +184,8 @@ func (a *Admission) newIntake(ctx context.Context, req request) (*intake, error)
 	return in, nil
 }
 
-func (a *Admission) emptyIntake() *intake {
-	return &intake{a: a, agents: map[string]string{}, seen: map[string]*Place{}, configured: a.tasks.AccountsNow()}
-}
-
-// view is the store's, or reads the fold that is locked already.
-func (in *intake) view(f func(*fold.State)) {
-	if in.st == nil {
-		in.a.tasks.View(f)
-		return
-	}
-	f(in.st)
+func (a *Admission) emptyIntake(view func(func(*fold.State))) *intake {
+	return &intake{a: a, view: view, agents: map[string]string{}, seen: map[string]*Place{}, configured: a.tasks.AccountsNow()}
 }
 
 // add checks a submission, fills in what it leaves to us, and adds it to the intake. What

@@ -269,7 +269,7 @@ func (a *Admission) lookForNamed(s *submission) {
 	var current state.Session
 	var sessions []state.Session
 	a.tasks.View(func(st *fold.State) {
-		current, _ = st.CurrentSession(s.lane(), s.Agent, a.emptyIntake().accountFor(st, s))
+		current, _ = st.CurrentSession(s.lane(), s.Agent, a.emptyIntake(a.tasks.View).accountFor(st, s))
 		sessions = st.Sessions()
 	})
 	for _, named := range sessions[:min(len(sessions), most)] {
