@@ -129,7 +129,7 @@ func (d *Dispatcher) DispatchUntil(ctx context.Context) {
 	}
 }
 
-// untilNext is how long nothing becomes ready by time alone, and no idle time ends.
+// untilNext is how long nothing becomes ready by time alone, or a tenth of the time that an idle master stays.
 func (d *Dispatcher) untilNext() time.Duration {
 	// While a task waits for a time: the timer knows nothing of a suspended machine or a clock that is set.
 	const clockCheck = 30 * time.Second
@@ -154,12 +154,8 @@ func (d *Dispatcher) untilNext() time.Duration {
 	if !next.IsZero() {
 		wait = min(wait, max(next.Sub(now), time.Millisecond), clockCheck)
 	}
-	if d.tasks.Config.IdleExit > 0 && idle { // else a record or the end of a run wakes the dispatcher
-		quiet := d.tasks.Config.IdleExit
-		if since, ok := d.tasks.IdleSince(); ok && len(d.runs.ids()) == 0 { // else the end of a call or run is still to come
-			quiet = since.Add(d.tasks.Config.IdleExit).Sub(now)
-		}
-		wait = min(wait, max(quiet, 10*time.Millisecond))
+	if look := d.tasks.Config.IdleExit / 10; look > 0 && idle { // no record tells when the last call has ended
+		wait = min(wait, max(look, 10*time.Millisecond))
 	}
 	return wait
 }

@@ -459,13 +459,6 @@ func (s *Store) Call() (end func()) {
 // NoteUse notes that the master was of use until now: its idle time begins.
 func (s *Store) NoteUse() { s.Call()() }
 
-// IdleSince returns since when no client was served; ok is false if one is just being served.
-func (s *Store) IdleSince() (since time.Time, ok bool) {
-	s.life.mu.Lock()
-	defer s.life.mu.Unlock()
-	return s.life.lastCall, s.life.calls == 0
-}
-
 // Leave makes the master start nothing more: it exits when the runs at work have ended.
 func (s *Store) Leave() { s.life.leaving.Store(true) }
 
