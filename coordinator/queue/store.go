@@ -38,7 +38,7 @@ type Store struct {
 	unlock func() error // nil: the lock is the caller's
 
 	// The next four belong to the fold: they are used while it is locked.
-	hooks    *Hooks            // nil: nobody listens
+	hooks    Hooks             // from OpenLocked on such as do nothing
 	rejected []string          // records that the fold refused
 	orphans  map[string]string // task to run: a person has changed the status of a running task
 	applied  []string          // tasks whose records were folded since the last write
@@ -71,19 +71,16 @@ type Hooks struct {
 // Listen sets what is called from now on.
 func (s *Store) Listen(h Hooks) {
 	s.View(func(st *fold.State) {
-		s.hooks = &h
+		s.hooks = h
 		st.OnChange(h.Changed)
 	})
 }
 
 // committed reports what a write has taken, and whose records were folded.
 func (s *Store) committed(w *journal.Commit) {
-	var h *Hooks
+	var h Hooks
 	var applied []string
 	s.View(func(*fold.State) { h, applied, s.applied = s.hooks, s.applied, nil })
-	if h == nil {
-		return
-	}
 	h.Committed(w)
 	if len(applied) > 0 {
 		h.Applied(applied)
@@ -126,25 +123,17 @@ func (s *Store) apply(st *fold.State, sec *ledger.Section, isNews bool) error {
 	case !st.Covers(sec.Seq - 1):
 		s.publishResync(st)
 	}
-	s.wake()
+	s.hooks.Wake()
 	return nil
-}
-
-func (s *Store) wake() {
-	if s.hooks != nil {
-		s.hooks.Wake()
-	}
 }
 
 // ready begins to report changes: what was read until now is old. After a compaction who follows lists anew: the
 // records have other numbers, and those that readers know mean nothing any more.
 func (s *Store) ready(st *fold.State, isCompacted bool) {
-	if s.hooks != nil {
-		st.OnChange(s.hooks.Changed)
-	}
+	st.OnChange(s.hooks.Changed)
 	if isCompacted {
 		s.publishResync(st)
-		s.wake()
+		s.hooks.Wake()
 	}
 }
 
@@ -488,4 +477,4 @@ func (s *Store) IsLeaving() bool { return s.life.leaving.Load() }
 func (s *Store) IsShut() bool { return s.life.closing.Load() }
 
 // Wake makes the dispatcher look again.
-func (s *Store) Wake() { s.View(func(*fold.State) { s.wake() }) }
+func (s *Store) Wake() { s.View(func(*fold.State) { s.hooks.Wake() }) }
