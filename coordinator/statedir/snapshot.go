@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
@@ -18,13 +17,11 @@ import (
 )
 
 // A Snapshot is a state directory as its journal had it up to some record. It does not change; only a TaskRecord
-// looks at the files of its runs and of the archive. Any goroutine may call its methods.
+// looks at the files of its runs and of the archive. TaskIDs, TaskRecord and Accounts are for one goroutine at a time.
 type Snapshot struct {
 	dir   string
 	seq   uint64
 	later map[string]bool // tasks and control sections that have records behind seq
-
-	mu    sync.Mutex // guards state, for reading too
 	state *fold.State
 }
 
@@ -60,27 +57,15 @@ func (c *Snapshot) Seq() uint64 { return c.seq }
 func (c *Snapshot) Follow(after uint64) *follow.Follower { return follow.Dir(nil, c.dir, after) }
 
 // TaskIDs is [query.Query.TaskIDs].
-func (c *Snapshot) TaskIDs(done, n int) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.IDs(done, n)
-}
+func (c *Snapshot) TaskIDs(done, n int) []string { return c.state.IDs(done, n) }
 
 // TaskRecord is [query.Query.TaskRecord].
 func (c *Snapshot) TaskRecord(id string) (task.TaskRecord, error) {
-	return queue.TaskRecord(c.dir, id, func(f func(*fold.State)) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		f(c.state)
-	})
+	return queue.TaskRecord(c.dir, id, func(f func(*fold.State)) { f(c.state) })
 }
 
 // Accounts returns the accounts that the records tell of, no others.
-func (c *Snapshot) Accounts() []state.AccountUse {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.Accounts()
-}
+func (c *Snapshot) Accounts() []state.AccountUse { return c.state.Accounts() }
 
 // RunDir returns the directory of a run's files.
 func (c *Snapshot) RunDir(runID string) string { return rundir.Dir(c.dir, runID) }
