@@ -59,12 +59,7 @@ func (d *Dispatcher) EndChanged(ids []string) {
 }
 
 // Wake makes the dispatcher look for what is ready. It never blocks.
-func (d *Dispatcher) Wake() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
+func (d *Dispatcher) Wake() { task.Wake(d.wake) }
 
 // Shutdown ends what the dispatcher has started, once DispatchUntil has returned. It leaves the runs the grace time to end by
 // themselves, then ends them; they are recorded as interrupted and run again under the next master. One that does not end even

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"stint/coordinator/attempt"
+	"stint/coordinator/task"
 	"stint/state"
 	"stint/state/lanes"
 )
@@ -47,10 +48,7 @@ func (l *runs) remove(key string, r *attempt.Run) {
 	l.mu.Lock()
 	delete(l.byTask, key)
 	l.mu.Unlock()
-	select {
-	case l.ended <- struct{}{}:
-	default:
-	}
+	task.Wake(l.ended)
 }
 
 // ids returns what is on the list, sorted.

@@ -412,10 +412,7 @@ func (n *Notifier) Tell(e *Event) {
 			d.mu.Lock()
 			d.events = append(d.events, sent)
 			d.mu.Unlock()
-			select {
-			case d.wake <- struct{}{}:
-			default:
-			}
+			task.Wake(d.wake)
 		}
 	}
 }

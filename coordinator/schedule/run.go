@@ -451,12 +451,7 @@ func (r *Runner) start(ctx context.Context, s *Schedule, at time.Time, instant s
 }
 
 // Wake makes the runner look now: the configuration may have changed.
-func (r *Runner) Wake() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
+func (r *Runner) Wake() { task.Wake(r.wake) }
 
 // named returns the schedule of that name.
 func (r *Runner) named(name string) (s Schedule, err error) {

@@ -66,6 +66,14 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Wake puts a value into a channel with room for one, if there is none: whoever waits for it looks once for all.
+func Wake(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
 // A Turn is one run of an agent: everything that the adapter needs to build a command line.
 type Turn struct {
 	TaskID    string
