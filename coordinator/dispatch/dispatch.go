@@ -137,7 +137,7 @@ func (d *Dispatcher) untilNext() time.Duration {
 		next, idle = st.NextWake(now), st.Idle()
 	})
 	wait := time.Hour // nothing is due
-	if d.tasks.HadNoRoom() || ready {
+	if ready {
 		wait = queue.TryAgain
 	}
 	if d.tasks.Config.Accounts != nil && !idle { // which open, and may be configured otherwise, at any time

@@ -44,7 +44,6 @@ type Store struct {
 	applied  []string          // tasks whose records were folded since the last write
 
 	life life
-	full atomic.Bool // the disk was, since HadNoRoom was asked last
 
 	mu      sync.Mutex // guards the next three
 	lastErr string
@@ -198,16 +197,12 @@ func (s *Store) Exclusive(ctx context.Context, f func(*fold.State, *ledger.Tx) e
 func (s *Store) errorOf(err error) error {
 	switch {
 	case errors.Is(err, journal.ErrFull):
-		s.full.Store(true)
 		return s.FullError()
 	case errors.Is(err, journal.ErrClosed):
 		return s.StoppedError()
 	}
 	return err
 }
-
-// HadNoRoom reports whether a write has met a full disk since HadNoRoom was called last.
-func (s *Store) HadNoRoom() bool { return s.full.Swap(false) }
 
 // FullError returns the error for when the disk is full.
 func (s *Store) FullError() error {
