@@ -65,9 +65,6 @@ func New[S journal.Fold](opts Options[S]) *Store[S] {
 // the log. The caller holds the lock of the state directory until Close has returned.
 func (s *Store[S]) Open() error {
 	opts := &s.opts
-	s.mu.Lock()
-	s.fold = opts.New(s)
-	s.mu.Unlock()
 	l := opts.Ledger
 	l.Locker = &s.mu
 	l.Started = func(log *journal.Log) { s.Log = log }
