@@ -151,6 +151,7 @@ func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, err
 			switch {
 			case t.Status == state.Running:
 				run = t.RunID
+			case t.Status.Terminal() && again: // meanwhile
 			case t.Status.Terminal():
 				return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s has ended already: %s", id, t.Status), Hint: "stint show " + id}
 			default:
@@ -158,9 +159,6 @@ func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, err
 			}
 			return nil
 		})
-		if again && errors.Is(err, &task.Error{Code: task.CodeConflict}) {
-			return a.tasks.Whole(id) // it has ended meanwhile
-		}
 		if err == nil && run != "" {
 			a.live.Cancel(id, Cancellation(by))
 			limit := queue.EndLimit(a.tasks.Config.Grace)
