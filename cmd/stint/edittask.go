@@ -52,7 +52,7 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 	for _, key := range slices.Sorted(maps.Keys(v.Extra)) {
 		r.AddIf(key, v.Extra[key])
 	}
-	for _, key := range task.EditableFields() { // the prompt is the last one
+	for _, key := range task.EditableFields { // the prompt is the last one
 		r.AddIf(key, task.FieldText(&spec, key))
 	}
 	t := &taskEdit{id: v.ID, fields: r.Fields}

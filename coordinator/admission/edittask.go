@@ -104,7 +104,7 @@ func (e *edit) checkChanged() error {
 	var changed task.TaskSpec
 	from, to := task.Fields(&e.now.TaskSpec), task.Fields(&changed)
 	set := func(to, from any) { reflect.ValueOf(to).Elem().Set(reflect.ValueOf(from).Elem()) }
-	for _, field := range task.EditableFields() {
+	for _, field := range task.EditableFields {
 		if e.isChanged(field) {
 			set(to[field], from[field])
 		}
@@ -174,7 +174,7 @@ func (e *edit) fill() error {
 	if err := a.CheckAllow(s.Agent, s.Workspace, s.Allow); err != nil && (e.isChanged(state.KeyAllow) || e.isChanged(state.KeyAgent) || e.isChanged(state.KeyWorkspace)) {
 		return err
 	}
-	for _, field := range task.EditableFields() {
+	for _, field := range task.EditableFields {
 		if field != state.KeyAfter && e.isChanged(field) {
 			e.changes.Add(field, task.FieldText(&s.TaskSpec, field))
 		}

@@ -357,7 +357,7 @@ func (patchSchema) Schema(r huma.Registry) *huma.Schema {
 	if r.Map()[name] == nil {
 		spec := r.SchemaFromRef(r.Schema(reflect.TypeFor[task.TaskSpec](), true, "").Ref)
 		patch := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false, Properties: map[string]*huma.Schema{}}
-		for _, name := range task.EditableFields() {
+		for _, name := range task.EditableFields {
 			field := *spec.Properties[name]
 			field.Nullable, field.Enum = true, nil // an enum would have to have null as well
 			patch.Properties[name] = &field

@@ -196,10 +196,8 @@ type Patch struct {
 	Seqs   []uint64 // the number of the task's last record must be one of these; none: it may be any
 }
 
-// EditableFields returns the fields of a TaskSpec that an edit can change, by their keys in the ledger.
-func EditableFields() []string { return slices.Clone(editable[:]) }
-
-var editable = [...]string{
+// EditableFields are the fields of a TaskSpec that an edit can change, by their keys in the ledger.
+var EditableFields = [...]string{
 	state.KeySessionKey, state.KeyAgent, state.KeyAccount, state.KeyModel, state.KeyWorkspace, state.KeyResume, state.KeyLabel, state.KeyPriority,
 	state.KeyAfter, state.KeyAfterPolicy, state.KeyNotBefore, state.KeyTimeout, state.KeyMaxAttempts, state.KeyBudget, state.KeyHold, state.KeySpare,
 	state.KeyVerifyCommand, state.KeyMaxIterations, state.KeyVerifyTimeout, state.KeyOnFailure, state.KeyOnIssue, state.KeyOutputPolicy,
@@ -210,7 +208,7 @@ var editable = [...]string{
 var PatchSchema = sync.OnceValue(func() *Schema {
 	s := *specsSchema().items
 	s.want, s.done, s.byName = `what is to be changed, such as {"priority": 9}`, nil, maps.Clone(s.byName)
-	maps.DeleteFunc(s.byName, func(_ string, i int) bool { return !slices.Contains(editable[:], s.fields[i].name) })
+	maps.DeleteFunc(s.byName, func(_ string, i int) bool { return !slices.Contains(EditableFields[:], s.fields[i].name) })
 	return &s
 })
 
