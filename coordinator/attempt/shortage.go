@@ -24,16 +24,6 @@ const (
 	lastProbe  = 5 * time.Minute
 )
 
-// shortOf returns in plain words what is lacking; DIR is the state directory.
-var shortOf = map[syscall.Errno]string{
-	syscall.ENOSPC: "no room is left on the disk of DIR",
-	syscall.EDQUOT: "the disk quota for DIR is used up",
-	syscall.EMFILE: "stint has as many files open as it may (ulimit -n)",
-	syscall.ENFILE: "the machine has as many files open as it can",
-	syscall.EAGAIN: "no more processes can be started",
-	syscall.ENOMEM: "the machine has no memory left",
-}
-
 // Shortages are what the machine lacks. Their methods may be called by any goroutine.
 type Shortages struct {
 	store *queue.Store
@@ -65,7 +55,7 @@ func (l *Shortages) Present() (s task.Shortage, ok bool) {
 // says more: when the next one comes. To try the journal again costs nothing.
 func (l *Shortages) met(n syscall.Errno, isProbe, journal bool) {
 	dir, now := l.store.Config.StateDir, l.store.Config.Now()
-	what := shortOf[n]
+	what := task.Shortages[n]
 	var fs unix.Statfs_t
 	if n == syscall.ENOSPC && unix.Statfs(dir, &fs) == nil && fs.Files > 0 && fs.Ffree == 0 {
 		what = "no inodes are left on the disk of DIR"

@@ -119,15 +119,23 @@ func InOption(name string, err error) error {
 	return &Error{Code: e.Code, Message: name + ": " + e.Message, Hint: e.Hint, Field: name}
 }
 
-// shortages are the errors of a machine that lacks something which comes back, such as room on the disk.
-var shortages = []syscall.Errno{
-	syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM,
+// Shortages are the errors of a machine that lacks something which comes back, in plain words; DIR is the state directory.
+var Shortages = map[syscall.Errno]string{
+	syscall.ENOSPC: "no room is left on the disk of DIR",
+	syscall.EDQUOT: "the disk quota for DIR is used up",
+	syscall.EMFILE: "stint has as many files open as it may (ulimit -n)",
+	syscall.ENFILE: "the machine has as many files open as it can",
+	syscall.EAGAIN: "no more processes can be started",
+	syscall.ENOMEM: "the machine has no memory left",
 }
 
 // ShortageOf returns the error of the system by which err says that the machine lacks
 // something that comes back, so that the same may succeed a while later; 0 if it does not.
 func ShortageOf(err error) syscall.Errno {
-	for _, s := range shortages {
+	if errors.Is(err, syscall.ENOSPC) { // above all others, if there are several
+		return syscall.ENOSPC
+	}
+	for s := range Shortages {
 		if errors.Is(err, s) {
 			return s
 		}
