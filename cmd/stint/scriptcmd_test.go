@@ -482,9 +482,9 @@ func cmdPostgres(ts *testscript.TestScript, neg bool, args []string) {
 	case args[0] == "start" && own != nil:
 		own.Restart(s.tests)
 	case args[0] == "pause" && own != nil:
-		own.Pause(s.tests)
+		own.Signal(s.tests, "STOP")
 	case args[0] == "resume" && own != nil:
-		own.Resume(s.tests)
+		own.Signal(s.tests, "CONT")
 	default:
 		ts.Setenv(args[0], postgrestest.Shared(s.tests).Database(s.tests))
 	}

@@ -172,7 +172,7 @@ func (c *cable) url(database string) string {
 // plug leads it to another server. What is open is reset.
 func (c *cable) plug(to *postgrestest.Server) {
 	c.mu.Lock()
-	c.to = filepath.Join(to.Dir(), ".s.PGSQL.5432")
+	c.to = filepath.Join(to.Dir, ".s.PGSQL.5432")
 	c.reset()
 	c.mu.Unlock()
 }

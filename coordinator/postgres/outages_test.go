@@ -241,13 +241,13 @@ func (w *outageWorld) pauses() string {
 		defer w.proxy.Heal()
 		return "paused, the network" + w.meanwhile(1000)
 	case 2:
-		w.server().Pause(w.t)
-		defer w.server().Resume(w.t)
+		w.server().Signal(w.t, "STOP")
+		defer w.server().Signal(w.t, "CONT")
 		_ = task.Sleep(w.t.Context(), writeTimeout+time.Second)
 		return "paused, for long" + w.meanwhile(1000)
 	default:
-		w.server().Pause(w.t)
-		defer w.server().Resume(w.t)
+		w.server().Signal(w.t, "STOP")
+		defer w.server().Signal(w.t, "CONT")
 		return "paused" + w.meanwhile(1000)
 	}
 }

@@ -66,7 +66,7 @@ func newProxy(t testing.TB, to *postgrestest.Server) *proxy {
 }
 
 // socketOf returns the path of a server's socket.
-func socketOf(s *postgrestest.Server) string { return filepath.Join(s.Dir(), ".s.PGSQL.5432") }
+func socketOf(s *postgrestest.Server) string { return filepath.Join(s.Dir, ".s.PGSQL.5432") }
 
 // URL returns the URL of a database through the proxy.
 func (p *proxy) URL(database string) string {

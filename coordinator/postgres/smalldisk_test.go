@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -21,16 +20,20 @@ type smallDisk struct{ *postgrestest.Server }
 
 func startOnSmallDisk(t testing.TB, settings ...string) smallDisk {
 	t.Helper()
-	mount := func(dir string) error {
-		if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "mode=0755,size=100m", "none", dir).CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: mount: %w: %s", postgrestest.ErrMissing, err, out)
-		}
-		return nil
+	s := smallDisk{postgrestest.Start(t, append([]string{"min_wal_size=2MB", "max_wal_size=8MB"}, settings...)...)}
+	s.Kill(t)
+	move := exec.Command("sh", "-ec", "mkdir disk; mount -t tmpfs -o mode=0755,size=100m none disk; mv data disk; ln -s disk/data data")
+	move.Dir = s.Dir
+	if out, err := move.CombinedOutput(); err != nil && os.Getenv("CI") != "true" {
+		t.Skipf("a small disk is not to be had: %v: %s", err, out)
+	} else if err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	return smallDisk{postgrestest.StartOnDisk(t, mount, append([]string{"min_wal_size=2MB", "max_wal_size=8MB"}, settings...)...)}
+	s.Restart(t)
+	return s
 }
 
-func (s smallDisk) ballast() string { return filepath.Join(s.Dir(), "disk", "ballast") }
+func (s smallDisk) ballast() string { return filepath.Join(s.Dir, "disk", "ballast") }
 
 // fill leaves no room on the disk. The server finds out when it needs some: it may
 // refuse statements or end.
@@ -55,7 +58,7 @@ func (s smallDisk) empty(t testing.TB) {
 	if err := os.Remove(s.ballast()); err != nil {
 		t.Fatal(err)
 	}
-	if s.Ended() {
+	if _, err := os.Stat(filepath.Join(s.Dir, "data", "postmaster.pid")); err != nil { // which it has removed then
 		s.Restart(t)
 	}
 }
@@ -65,7 +68,7 @@ func TestSmallDisk(t *testing.T) {
 	var disk string
 	t.Run("full", func(t *testing.T) {
 		s := startOnSmallDisk(t)
-		disk = filepath.Join(s.Dir(), "disk")
+		disk = filepath.Join(s.Dir, "disk")
 		url := s.URL(s.NewDatabase(t))
 		exec := func(sql string) error {
 			conn, err := pgx.Connect(t.Context(), url)

@@ -10,13 +10,24 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/task"
 )
 
-const canary, canaryEncoded, canaryMark = postgrestest.Canary, postgrestest.CanaryEncoded, postgrestest.CanaryMark
+// The canary is a password that no output may have; canaryMark is in all its spellings.
+const (
+	canary        = "c4n4ry:/?#[]@!p%w d"
+	canaryEncoded = "c4n4ry%3A%2F%3F%23%5B%5D%40%21p%25w%20d"
+	canaryMark    = "c4n4ry"
+)
 
-var everything = postgrestest.Everything
+// everything returns all that a careless caller could print of an error.
+func everything(err error) string {
+	var b strings.Builder
+	for ; err != nil; err = errors.Unwrap(err) {
+		fmt.Fprintf(&b, "%v\n%+v\n%#v\n%s\n%q\n", err, err, err, err.Error(), err.Error())
+	}
+	return b.String()
+}
 
 // brokenURLs are broken in as many ways, with a part of what is said about each.
 var brokenURLs = []struct{ text, says string }{

@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,12 +24,10 @@ const patience = time.Minute
 
 // A Server is a PostgreSQL server. Its methods are for one goroutine at a time, but for URL and Database.
 type Server struct {
-	bin   string // directory of the programs
-	dir   string // has all files, and the socket
-	data  string
+	Dir   string   // has all files, and the socket
+	bin   string   // directory of the programs
 	args  []string // settings beside the usual ones
 	lasts bool     // longer than a test
-	of    *Server  // that it is a standby of; nil: of none
 	log   *os.File // what its programs print
 
 	watchdog *exec.Cmd
@@ -37,8 +36,11 @@ type Server struct {
 	names    atomic.Int64
 }
 
+// newCluster makes the files of a server.
+var newCluster = []string{"initdb", "-U", "postgres", "-E", "UTF8", "--locale=C", "--wal-segsize=1"}
+
 // shared is the server of this test binary.
-var shared = sync.OnceValues(func() (*Server, error) { return (&Server{lasts: true}).start(nil) })
+var shared = sync.OnceValues(func() (*Server, error) { return (&Server{lasts: true}).start(newCluster) })
 
 // Shared returns the one server of this test binary. It ends with the binary: tests that
 // kill or stop a server start one of their own.
@@ -51,32 +53,25 @@ func Shared(t testing.TB) *Server {
 // Start starts a server that ends with the test. Settings are such as "ssl=on".
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	return StartOnDisk(t, nil, settings...)
-}
-
-// StartOnDisk is Start of a server whose files lie on a small disk, which mount mounts on a directory.
-// It is unmounted when the server ends.
-func StartOnDisk(t testing.TB, mount func(dir string) error, settings ...string) *Server {
-	t.Helper()
-	s, err := (&Server{args: settings}).start(mount)
+	s, err := (&Server{args: settings}).start(newCluster)
 	return s.forTest(t, err)
 }
 
 // Standby starts a server that follows this one, which needs the setting max_wal_senders. It ends with the test.
 func (s *Server) Standby(t testing.TB) *Server {
 	t.Helper()
-	standby, err := (&Server{args: s.args, of: s}).start(nil)
+	standby, err := (&Server{args: s.args}).start([]string{"pg_basebackup", "-h", s.Dir, "-R", "-c", "fast"})
 	return standby.forTest(t, err)
 }
 
-// ErrMissing means that a server cannot be had on this machine.
-var ErrMissing = errors.New("a test server of PostgreSQL is not to be had")
+// errMissing means that a server cannot be had on this machine.
+var errMissing = errors.New("a test server of PostgreSQL is not to be had")
 
 // forTest returns a server that has been started, shows its log if the test fails, and ends it
 // then. Without one the test is skipped, which must not happen in CI.
 func (s *Server) forTest(t testing.TB, err error) *Server {
 	t.Helper()
-	if errors.Is(err, ErrMissing) && os.Getenv("CI") != "true" {
+	if errors.Is(err, errMissing) && os.Getenv("CI") != "true" {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -92,15 +87,15 @@ func (s *Server) forTest(t testing.TB, err error) *Server {
 	return s
 }
 
-// start makes a cluster and starts its server. Its files lie on a small disk if there is one to mount.
-func (s *Server) start(mount func(dir string) error) (*Server, error) {
+// start makes files with one of the programs, and starts a server on them.
+func (s *Server) start(program []string) (*Server, error) {
 	if err := s.find(); err != nil {
 		return nil, err
 	}
 	// The directory of a test would not do: the user postgres may not enter it, and its path can be too long for a socket.
 	var err error
-	if s.dir, err = os.MkdirTemp("/tmp", "stint-pg"); err == nil {
-		s.log, err = os.Create(filepath.Join(s.dir, "log"))
+	if s.Dir, err = os.MkdirTemp("/tmp", "stint-pg"); err == nil {
+		s.log, err = os.Create(filepath.Join(s.Dir, "log"))
 	}
 	if err == nil {
 		err = s.watch()
@@ -108,22 +103,11 @@ func (s *Server) start(mount func(dir string) error) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.data = filepath.Join(s.dir, "data")
-	err = giveAway(s.dir)
-	if disk := filepath.Join(s.dir, "disk"); err == nil && mount != nil {
-		s.data = filepath.Join(disk, "data")
-		err = errors.Join(os.Mkdir(disk, 0o755), mount(disk), giveAway(disk))
-	}
-	args := []string{"-D", s.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"}
-	if mount != nil {
-		args = append(args, "--wal-segsize=1") // small, too
-	}
-	program := "initdb"
-	if s.of != nil {
-		program, args = "pg_basebackup", []string{"-D", s.data, "-h", s.of.dir, "-R", "-c", "fast", "--no-sync"}
+	if os.Geteuid() == 0 && exec.Command("chown", "postgres", s.Dir).Run() != nil {
+		err = fmt.Errorf("%w: there is no user postgres, and root must not run it", errMissing)
 	}
 	if err == nil {
-		err = s.command(program, args...).Run()
+		err = s.command(program[0], append(program[1:], "-D", filepath.Join(s.Dir, "data"), "--no-sync")...).Run()
 	}
 	if err == nil {
 		err = s.run()
@@ -143,7 +127,7 @@ func (s *Server) find() error {
 		programs = append(programs, path)
 	}
 	if len(programs) == 0 {
-		return fmt.Errorf("%w: there is no initdb in PATH or /usr/lib/postgresql", ErrMissing)
+		return fmt.Errorf("%w: there is no initdb in PATH or /usr/lib/postgresql", errMissing)
 	}
 	initdb, err := filepath.EvalSymlinks(programs[len(programs)-1]) // the other programs lie where it lies
 	if err != nil {
@@ -151,30 +135,20 @@ func (s *Server) find() error {
 	}
 	s.bin = filepath.Dir(initdb)
 	if _, err := user.Lookup("postgres"); err != nil && os.Geteuid() == 0 {
-		return fmt.Errorf("%w: it does not run as root, and %w", ErrMissing, err)
+		return fmt.Errorf("%w: it does not run as root, and %w", errMissing, err)
 	}
 	return nil
 }
 
-// giveAway makes a directory the server's own.
-func giveAway(dir string) error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	return exec.Command("chown", "postgres", dir).Run()
-}
-
 // watchdog waits for our end. Then it kills the postmaster and its children, which have sessions of their own, and removes the
-// directory, with what is mounted there and the segment of shared memory that a killed server leaves behind.
+// directory, with the disk that a test has mounted there and the segment of shared memory that a killed server leaves behind.
 const watchdog = `
 read -r end
 if pid=$(pgrep -o -f "postgres -D $0/"); then
 	kill -STOP "$pid"
 	kill -KILL $(pgrep -P "$pid") "$pid"
 fi
-for data in "$0/data" "$0/disk/data"; do
-	segment=$(sed -n '7s/.* //p' "$data/postmaster.pid") && ipcrm -m "$segment"
-done
+segment=$(sed -n '7s/.* //p' "$0/data/postmaster.pid") && ipcrm -m "$segment"
 for again in 1 2 3 4 5 6 7 8 9 10; do
 	[ ! -d "$0/disk" ] || umount "$0/disk"
 	rm -rf "$0" && break
@@ -183,7 +157,7 @@ done
 `
 
 func (s *Server) watch() (err error) {
-	s.watchdog = exec.Command("sh", "-c", watchdog, s.dir)
+	s.watchdog = exec.Command("sh", "-c", watchdog, s.Dir)
 	s.watchdog.Dir, s.watchdog.SysProcAttr = "/", &syscall.SysProcAttr{Setsid: true} // Ctrl-C is not for it
 	if s.alive, err = s.watchdog.StdinPipe(); err != nil {
 		return err
@@ -209,7 +183,7 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 		args = append([]string{"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"}, args...)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir, cmd.Env = s.dir, []string{"LC_ALL=C", "TZ=UTC", "PATH=" + s.bin + ":/usr/bin:/bin", "PGHOST=" + s.dir, "PGUSER=postgres"}
+	cmd.Dir, cmd.Env = s.Dir, []string{"LC_ALL=C", "TZ=UTC", "PATH=" + s.bin + ":/usr/bin:/bin", "PGHOST=" + s.Dir, "PGUSER=postgres"}
 	cmd.Stdout, cmd.Stderr = s.log, s.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
@@ -225,7 +199,7 @@ var settings = []string{
 
 // run starts the server on its files and waits until it answers.
 func (s *Server) run() error {
-	args := []string{"-D", s.data, "-k", s.dir}
+	args := []string{"-D", filepath.Join(s.Dir, "data"), "-k", s.Dir}
 	for _, setting := range slices.Concat(settings, s.args) {
 		args = append(args, "-c", setting)
 	}
@@ -235,34 +209,57 @@ func (s *Server) run() error {
 	}
 	s.process = cmd.Process
 	for deadline := time.Now().Add(patience); s.command("pg_isready", "-q").Run() != nil; time.Sleep(10 * time.Millisecond) {
-		if s.Ended() || time.Now().After(deadline) { // one that ends before does not answer
+		if ended, _ := syscall.Wait4(s.process.Pid, nil, syscall.WNOHANG, nil); ended != 0 || time.Now().After(deadline) {
 			return errors.New("PostgreSQL does not start")
 		}
 	}
 	return nil
 }
 
-// Ended reports whether the postmaster has ended by itself, and lets go of it then.
-func (s *Server) Ended() bool {
-	if s.process == nil {
-		return true
+// Kill kills all processes of the server with SIGKILL, as when memory runs out, and
+// returns when they are gone. One that does not run stays as it is.
+func (s *Server) Kill(t testing.TB) {
+	t.Helper()
+	if s.process != nil {
+		s.Signal(t, "KILL")
+		_, _ = s.process.Wait() // it was killed
+		s.process = nil
 	}
-	var status syscall.WaitStatus
-	pid, err := syscall.Wait4(s.process.Pid, &status, syscall.WNOHANG, nil)
-	if pid == 0 && err == nil {
-		return false
-	}
-	_ = s.process.Release() // it was waited for
-	s.process = nil
-	return true
 }
 
-// Dir returns the directory of the socket.
-func (s *Server) Dir() string { return s.dir }
+// Restart starts the server on the files that it has. One that runs is killed before.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.Kill(t)
+	if err := s.run(); err != nil {
+		t.Fatalf("%v\n%s", err, s.logTail())
+	}
+}
+
+// signal stops the postmaster, so that it starts no more children, sends a signal to it and to those that there are,
+// and waits for those that it kills; who should reap them may be slow.
+const signal = `
+kill -STOP "$0"
+all="$(pgrep -P "$0") $0"
+kill "-$1" $all
+while [ "$1" = KILL ] && ps -o stat= $all | grep -qv '^Z'; do sleep 0.01; done
+`
+
+// Signal sends a signal to all processes of the server. With STOP they stop in the middle of what they do, until CONT: connections
+// stay open, and nothing answers.
+func (s *Server) Signal(t testing.TB, name string) {
+	t.Helper()
+	if s.process == nil {
+		t.Fatal("PostgreSQL does not run")
+	}
+	if out, err := exec.Command("sh", "-c", signal, strconv.Itoa(s.process.Pid), name).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("SIG%s to PostgreSQL: %v\n%s", name, err, out)
+	}
+}
 
 // URL returns the URL of a database.
 func (s *Server) URL(database string) string {
-	return "postgres://postgres@/" + url.PathEscape(database) + "?host=" + url.QueryEscape(s.dir)
+	return "postgres://postgres@/" + url.PathEscape(database) + "?host=" + url.QueryEscape(s.Dir)
 }
 
 // Database makes an empty database, which is dropped with the test, and returns its URL.

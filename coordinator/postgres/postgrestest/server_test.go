@@ -30,7 +30,7 @@ func startAndWait() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println(s.dir, s.process.Pid)
+	fmt.Println(s.Dir, s.process.Pid)
 	select {}
 }
 
@@ -71,7 +71,7 @@ func wantNumber(t *testing.T, url, statement string, want int) {
 // TestNothingIsLeftBehind: a test binary that is killed leaves no process and no file.
 func TestNothingIsLeftBehind(t *testing.T) {
 	s := &Server{}
-	if err := s.find(); errors.Is(err, ErrMissing) {
+	if err := s.find(); errors.Is(err, errMissing) {
 		s.forTest(t, err)
 	}
 	cmd := exec.Command(os.Args[0])
@@ -117,7 +117,7 @@ func TestOutages(t *testing.T) {
 	s := Start(t, "application_name=seen")
 	url := s.Database(t)
 	mustExec(t, url, "CREATE TABLE kept (n int)")
-	for i, outage := range []func(testing.TB){s.Kill, s.Pause} {
+	for i, outage := range []func(testing.TB){s.Kill, func(t testing.TB) { s.Signal(t, "STOP") }} {
 		mustExec(t, url, "INSERT INTO kept VALUES (1)")
 		outage(t)
 		begun := time.Now()
@@ -127,12 +127,12 @@ func TestOutages(t *testing.T) {
 		if i < 1 {
 			s.Restart(t)
 		} else {
-			s.Resume(t)
+			s.Signal(t, "CONT")
 		}
 		wantNumber(t, url, "SELECT count(*) FROM kept", i+1)
 	}
 	wantNumber(t, url, "SELECT count(*) FROM pg_settings WHERE name = 'application_name' AND setting = 'seen'", 1)
-	s.Pause(t) // its end is no matter of its state
+	s.Signal(t, "STOP") // its end is no matter of its state
 }
 
 // must ends a test that cannot go on.
@@ -140,5 +140,15 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// until polls for something that must become true.
+func until(t testing.TB, what string, true func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !true(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s it is not so that %s", patience, what)
+		}
 	}
 }

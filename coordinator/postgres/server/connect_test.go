@@ -19,9 +19,21 @@ import (
 	"stint/coordinator/task"
 )
 
-const canary, canaryEncoded, canaryMark = postgrestest.Canary, postgrestest.CanaryEncoded, postgrestest.CanaryMark
+// The canary is a password that no output may have; canaryMark is in all its spellings.
+const (
+	canary        = "c4n4ry:/?#[]@!p%w d"
+	canaryEncoded = "c4n4ry%3A%2F%3F%23%5B%5D%40%21p%25w%20d"
+	canaryMark    = "c4n4ry"
+)
 
-var everything = postgrestest.Everything
+// everything returns all that a careless caller could print of an error.
+func everything(err error) string {
+	var b strings.Builder
+	for ; err != nil; err = errors.Unwrap(err) {
+		fmt.Fprintf(&b, "%v\n%+v\n%#v\n%s\n%q\n", err, err, err, err.Error(), err.Error())
+	}
+	return b.String()
+}
 
 const canaryQuoted = "'" + canary + "'"
 
@@ -100,7 +112,7 @@ func TestConnect(t *testing.T) {
 	if n := pool.Config().MaxConns; n != 3 {
 		t.Errorf("%d connections at most", n)
 	}
-	if want := " at " + postgrestest.Shared(t).Dir(); !strings.HasSuffix(target.String(), want) {
+	if want := " at " + postgrestest.Shared(t).Dir; !strings.HasSuffix(target.String(), want) {
 		t.Errorf("%v, want …%s", target, want)
 	}
 	var name, encoding string
@@ -114,14 +126,14 @@ func TestUnusableDatabases(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	s := postgrestest.Shared(t)
 	admin := s.URL("postgres")
-	at := "@/cli_worker?host=" + s.Dir()
-	wantSaid(t, "postgres://postgres"+at, "cli_worker at "+s.Dir()+`: database "cli_worker" does not exist (SQLSTATE 3D000); createdb cli_worker`)
+	at := "@/cli_worker?host=" + s.Dir
+	wantSaid(t, "postgres://postgres"+at, "cli_worker at "+s.Dir+`: database "cli_worker" does not exist (SQLSTATE 3D000); createdb cli_worker`)
 	wantSaid(t, "postgres://nobody_here:"+canaryEncoded+at, `role "nobody_here" does not exist`)
 	run(t, admin, "CREATE ROLE no_login", `CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0`, "CREATE ROLE full_up LOGIN CONNECTION LIMIT 0")
 	t.Cleanup(func() { run(t, admin, "DROP DATABASE latin", "DROP ROLE no_login", "DROP ROLE full_up") })
-	wantSaid(t, "postgres://no_login:"+canaryEncoded+"@/postgres?host="+s.Dir(), `role "no_login" is not permitted to log in`)
-	wantSaid(t, "postgres://full_up@/postgres?host="+s.Dir(), `too many connections for role "full_up"`)
-	wantSaid(t, s.URL("latin"), "latin at "+s.Dir()+" has the encoding LATIN1, and a mirror needs UTF8; createdb -T template0 -E UTF8 latin")
+	wantSaid(t, "postgres://no_login:"+canaryEncoded+"@/postgres?host="+s.Dir, `role "no_login" is not permitted to log in`)
+	wantSaid(t, "postgres://full_up@/postgres?host="+s.Dir, `too many connections for role "full_up"`)
+	wantSaid(t, s.URL("latin"), "latin at "+s.Dir+" has the encoding LATIN1, and a mirror needs UTF8; createdb -T template0 -E UTF8 latin")
 }
 
 // TestPasswords: one that is wrong, and none where one is wanted.
@@ -129,10 +141,10 @@ func TestPasswords(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	s := postgrestest.Start(t)
 	run(t, s.URL("postgres"), "CREATE ROLE locked LOGIN PASSWORD 'right'")
-	rules := filepath.Join(s.Dir(), "data", "pg_hba.conf")
+	rules := filepath.Join(s.Dir, "data", "pg_hba.conf")
 	write(t, rules, "local all locked scram-sha-256\nlocal all postgres trust\n")
 	s.Restart(t)
-	at := "@/postgres?host=" + s.Dir()
+	at := "@/postgres?host=" + s.Dir
 	wantSaid(t, "postgres://locked:"+canaryEncoded+at, "look at the password in url_file")
 	wantSaid(t, "postgres://locked"+at, "look at the password in url_file")
 	wantSaid(t, "postgres://other:"+canaryEncoded+at, "no pg_hba.conf entry")
@@ -200,8 +212,8 @@ func TestOutages(t *testing.T) {
 	s := postgrestest.Start(t)
 	text := s.URL("postgres") + "&connect_timeout=1"
 	pool, target := connected(t, text)
-	s.Pause(t)
-	wantSaid(t, text, "postgres at "+s.Dir()+": it did not answer within 1s")
+	s.Signal(t, "STOP")
+	wantSaid(t, text, "postgres at "+s.Dir+": it did not answer within 1s")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := pool.Exec(ctx, "SELECT 1"); err == nil || !strings.Contains(Explain(err, target).Error(), "did not answer in time") {
@@ -212,7 +224,7 @@ func TestOutages(t *testing.T) {
 	if _, err := Connect(ctx, says(text), 3); !errors.Is(err, context.Canceled) {
 		t.Errorf("given up: %v", err)
 	}
-	s.Resume(t)
+	s.Signal(t, "CONT")
 	conn, err := pool.Acquire(t.Context())
 	must(t, err)
 	defer conn.Release()

@@ -16,7 +16,7 @@ func TestCloseDoesNotWait(t *testing.T) {
 	text := s.URL("postgres") + "&connect_timeout=1"
 	waits, _ := connected(t, text)
 	gaveUp, _ := connected(t, text)
-	s.Pause(t)
+	s.Signal(t, "STOP")
 	long, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	ended := make(chan error, 1)
