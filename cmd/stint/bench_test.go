@@ -62,16 +62,16 @@ func BenchmarkCodexTurn(b *testing.B) {
 	w.serve()
 	run, memory := w.look(w.submit("[[slow:1]] hello"))
 	w.sideBySide(func(begin time.Time) time.Duration {
-		mark := hold.EnvRunID + "=bare"
-		cmd := &exec.Cmd{Path: run.Argv[0], Args: run.Argv, Env: append(slices.Clone(w.env), mark), Dir: w.work, Stdin: strings.NewReader("hello")}
+		cmd := &exec.Cmd{Path: run.Argv[0], Args: run.Argv, Env: append(slices.Clone(w.env), hold.EnvRunID+"=bare"), Dir: w.work, Stdin: strings.NewReader("hello")}
 		w.must2(cmd.Output())
 		took := time.Since(begin)
 		poll(scriptDeadline, func() bool { // what it has left, such as a git that asks for plugins, would slow down the next turn
-			left, err := hold.MarkedProcs(mark)
-			for _, p := range hold.Alive(left) {
+			all, err := hold.ListProcs()
+			left := slices.DeleteFunc(hold.Alive(all), func(p hold.Proc) bool { mark, _ := hold.ReadMark(p.PID); return mark != "bare" })
+			for _, p := range left {
 				_ = hold.SignalProc(p, syscall.SIGKILL)
 			}
-			return err == nil && len(hold.Alive(left)) == 0
+			return err == nil && len(left) == 0
 		})
 		return took
 	}, func(begin time.Time) time.Duration {

@@ -135,11 +135,11 @@ func (rec *runRecord) living() (gate hold.Proc, below []hold.Proc, err error) {
 	if agent := find(all, rec.agent()); agent.PID > 0 { // and its process group
 		add(slices.DeleteFunc(slices.Clone(all), func(p hold.Proc) bool { return p.PGID != agent.PID }))
 	}
-	marked, err := hold.MarkedProcs(EnvRunID + "=" + rec.RunID)
-	if err != nil {
-		return hold.Proc{}, nil, err
+	for _, p := range all {
+		if mark, _ := hold.ReadMark(p.PID); mark != "" && mark == rec.RunID { // processes of other users cannot be looked into
+			add([]hold.Proc{p})
+		}
 	}
-	add(marked)
 	return gate, below, nil
 }
 

@@ -279,3 +279,10 @@ func TestOneAtATimeGate(t *testing.T) {
 		t.Errorf("only %d masters had an agent when they were killed", len(seen))
 	}
 }
+
+// TestNobodyIsOfNoRun: a run without an id has no processes; above all not all those that have no mark.
+func TestNobodyIsOfNoRun(t *testing.T) {
+	if _, below, err := (&runRecord{}).living(); len(below) > 0 || err != nil {
+		t.Errorf("%v, %v", below, err)
+	}
+}

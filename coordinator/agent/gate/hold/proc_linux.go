@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -75,23 +74,6 @@ func ListProcs() ([]Proc, error) {
 		}
 	}
 	return all, nil
-}
-
-// MarkedProcs returns the living processes whose environment, as it was when their program started, holds
-// entry ("KEY=VALUE"). Processes of other users cannot be looked into and are passed over.
-func MarkedProcs(entry string) ([]Proc, error) {
-	all, err := ListProcs()
-	if err != nil {
-		return nil, err
-	}
-	var found []Proc
-	for _, p := range Alive(all) {
-		env, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/environ")
-		if err == nil && bytes.Contains(slices.Concat([]byte{0}, env, []byte{0}), []byte("\x00"+entry+"\x00")) {
-			found = append(found, p)
-		}
-	}
-	return found, nil
 }
 
 // ReadMark returns the run that a process is part of by its environment, as it was when its program started; "" if it names none.

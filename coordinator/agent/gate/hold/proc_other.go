@@ -61,10 +61,7 @@ func Uptime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// MarkedProcs would find processes by their environment, which these systems do not show.
-func MarkedProcs(string) ([]Proc, error) { return nil, nil }
-
-// ReadMark would find a run, too.
+// ReadMark would find a run in the environment, which these systems do not show.
 func ReadMark(int) (run string, err error) { return "", nil }
 
 // SignalProc signals that process and no other. A process that has ended is no error.
