@@ -35,6 +35,7 @@ import (
 	"stint/coordinator/api/wire"
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
@@ -352,8 +353,8 @@ func BenchmarkMirrorLag(b *testing.B) {
 	url := postgrestest.Start(b).Database(b)
 	client := w.master()
 	m := postgres.New(postgres.Options{
-		URL: func() (string, error) { return url, nil }, Host: "bench", StateDir: w.state, PoolSize: 10, InlineThreshold: 1 << 20,
-		OutputLimit: 10_000, MaxAttempts: 3, MaxConcurrency: 4, Worker: uuid.New(), Log: slog.New(slog.DiscardHandler),
+		Maker: tables.Maker{Host: "bench", InlineThreshold: 1 << 20, OutputLimit: 10_000, MaxAttempts: 3},
+		URL:   func() (string, error) { return url, nil }, StateDir: w.state, PoolSize: 10, MaxConcurrency: 4, Worker: uuid.New(), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup

@@ -19,6 +19,7 @@ import (
 
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/dsn"
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -132,9 +133,9 @@ func (a *app) writeMirror(c *cobra.Command, anew bool) error {
 			return syncError(ctx, err) // before anything is made in the database
 		}
 	}
-	doing, write, before := "rebuilding", postgres.Rebuild, postgres.Position{}
-	if !anew {
-		doing, write = "copying", postgres.Once
+	doing, before := "rebuilding", postgres.Position{}
+	if o.Anew = anew; !anew {
+		doing = "copying"
 		if before, err = postgres.Look(ctx, o); err != nil {
 			return syncError(ctx, err)
 		}
@@ -145,7 +146,7 @@ func (a *app) writeMirror(c *cobra.Command, anew bool) error {
 		Records uint64  `json:"records"` // that the mirror did not have
 		Seconds float64 `json:"seconds"`
 	}
-	w.Position, err = write(ctx, o, func() (postgres.Source, error) { return read(0) })
+	w.Position, err = postgres.Once(ctx, o, func() (postgres.Source, error) { return read(0) })
 	stop()
 	if err := syncError(ctx, err); err != nil {
 		return err
@@ -465,19 +466,18 @@ func postgresOptions(cfg *Config, state string, log *slog.Logger) (o postgres.Op
 	name, _ := os.Hostname() // a machine without a name is localhost
 	name = cmp.Or(name, "localhost")
 	return postgres.Options{
-		URL:             url,
-		Host:            cmp.Or(cfg.PostgresHost, name),
-		Hostname:        name,
-		StateDir:        state,
-		PoolSize:        cfg.PostgresPoolSize,
-		InlineThreshold: cfg.PostgresInline,
-		OutputLimit:     cfg.PostgresOutput,
-		MaxAttempts:     cfg.MaxAttempts,
-		MaxConcurrency:  cfg.MaxWorkers,
-		Version:         versionName(),
-		Worker:          uuid.New(),
-		PID:             os.Getpid(),
-		Redact:          cfg.Redact,
-		Log:             log,
+		Maker: tables.Maker{
+			Host: cmp.Or(cfg.PostgresHost, name), InlineThreshold: cfg.PostgresInline, OutputLimit: cfg.PostgresOutput,
+			MaxAttempts: cfg.MaxAttempts, Redact: cfg.Redact,
+		},
+		URL:            url,
+		Hostname:       name,
+		StateDir:       state,
+		PoolSize:       cfg.PostgresPoolSize,
+		MaxConcurrency: cfg.MaxWorkers,
+		Version:        versionName(),
+		Worker:         uuid.New(),
+		PID:            os.Getpid(),
+		Log:            log,
 	}, true
 }

@@ -18,7 +18,6 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/postgres/shared"
-	"stint/coordinator/postgres/tables"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
@@ -136,14 +135,12 @@ func (m *master) newWorker(c *coordinator.Coordinator, q *shared.Queue, wake <-c
 	if err != nil {
 		return nil, err
 	}
-	rows := tables.Maker{
-		Host: o.Host, InlineThreshold: o.InlineThreshold, OutputLimit: o.OutputLimit, MaxAttempts: o.MaxAttempts, Redact: o.Redact, RunDir: c.RunDir,
-	}
+	o.RunDir = c.RunDir
 	return shared.NewWorker(shared.Options{
 		Holder: shared.Holder{Worker: id, Host: o.Host, TTL: m.cfg.WorkerLeaseTTL},
 		Renew:  m.cfg.WorkerRenew, Poll: m.cfg.WorkerPoll, Processes: m.cfg.WorkerConcurrency, Margin: m.cfg.leaseMargin(), Filter: m.only,
 		Row:  task.WorkerRow{PID: os.Getpid(), StateDir: m.state, Processes: m.cfg.WorkerConcurrency, Version: versionName()},
-		Rows: rows.Of,
+		Rows: o.Of,
 		Accounts: func(ctx context.Context) ([]string, error) {
 			list, err := q.Accounts(ctx)
 			return m.usable(list), err

@@ -72,12 +72,13 @@ func benchMirror(b *testing.B, ran bool) {
 	src := benchLedger(b, ran)
 	o := optionsFor(postgrestest.Start(b).Database(b), "bench", "/bench")
 	m := New(o)
+	o.Anew = true
 	limit := newLimit(b, m, src)
 	var rebuild, bare time.Duration
 	for b.Loop() {
 		bare += limit.write(b)
 		rebuild += timed(b, func() error {
-			_, err := Rebuild(b.Context(), o, func() (Source, error) { return src, nil })
+			_, err := Once(b.Context(), o, func() (Source, error) { return src, nil })
 			return err
 		})
 	}

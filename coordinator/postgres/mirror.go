@@ -8,12 +8,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
 	"stint/coordinator/postgres/server"
-	"stint/coordinator/redact"
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/task"
 	"stint/ledger/follow"
 	"stint/state"
@@ -35,9 +36,10 @@ type Mirror struct {
 	lasts    bool // it tries again: what is wrong may pass
 	patience int  // how many times the usual time a batch gets; the goroutine's that writes
 
+	src atomic.Pointer[Source] // of Run; nil: there is none yet
+
 	mu      sync.Mutex // guards what follows
 	status  task.MirrorStatus
-	newest  func() uint64  // returns the source's newest record; nil: there is no source yet
 	waiting time.Time      // since when the oldest record waits that is not in the mirror; zero: none was seen
 	failing map[string]int // how often in a row a task could not be read here
 }
@@ -55,9 +57,7 @@ func New(o Options) *Mirror {
 // Then it takes a moment to hand over what is new.
 func (m *Mirror) Run(ctx context.Context, src Source) {
 	m.lasts = true
-	m.mu.Lock()
-	m.newest = src.Seq
-	m.mu.Unlock()
+	m.src.Store(&src)
 	var moves []time.Time // when the mirror was found moved on by another writer
 	for wait := firstWait; ctx.Err() == nil; {
 		written := m.Status().Seq
@@ -163,13 +163,10 @@ func (m *Mirror) is(now task.MirrorState) {
 
 // newestSeq returns the number of the source's newest record. The lock is not held: the source has one of its own.
 func (m *Mirror) newestSeq() uint64 {
-	m.mu.Lock()
-	newest := m.newest
-	m.mu.Unlock()
-	if newest == nil {
-		return 0
+	if src := m.src.Load(); src != nil {
+		return (*src).Seq()
 	}
-	return newest()
+	return 0
 }
 
 // failed notes why a session has ended. The same trouble again is not logged again.
@@ -230,22 +227,16 @@ func (m *Mirror) skipped(id string, why error) {
 
 // Options say where a mirror is and what it holds.
 type Options struct {
-	URL             func() (string, error) // asked before each connect, as a file that has it may change; its error is shown
-	Host            string                 // whose rows are ours: this machine's name, or what is configured
-	Hostname        string                 // this machine's name, for worker_registry
-	StateDir        string                 // absolute path
-	PoolSize        int                    // connections at most
-	InlineThreshold int64                  // bytes; larger files are copied by path and hash
-	OutputLimit     int                    // characters of stdout and of stderr that a run's row holds
-	MaxAttempts     int                    // of tasks that do not say
-	MaxConcurrency  int                    // runs that an account may have at the same time
-	Version         string                 // of the program
-	Worker          uuid.UUID              // names this process in worker_registry
-	PID             int
-
-	overwrite bool // the mirror is made anew, also in place of that of another state directory
-
-	Redact *redact.Filter // masks secrets in the output of runs; nil: nothing is masked
+	tables.Maker                          // without RunDir, which the source knows
+	URL            func() (string, error) // asked before each connect, as a file that has it may change; its error is shown
+	Hostname       string                 // this machine's name, for worker_registry
+	StateDir       string                 // absolute path
+	PoolSize       int                    // connections at most
+	MaxConcurrency int                    // runs that an account may have at the same time
+	Version        string                 // of the program
+	Worker         uuid.UUID              // names this process in worker_registry
+	PID            int
+	Anew           bool // the mirror is made anew, also in place of that of another state directory
 
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // nil: time.Now

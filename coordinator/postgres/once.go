@@ -46,7 +46,7 @@ func (o *Options) readPosition(ctx context.Context, q schema.Querier, t server.T
 		return Position{Host: o.Host}, nil
 	}
 	p.UpdatedAt, p.RebuiltAt = p.UpdatedAt.UTC(), p.RebuiltAt.UTC()
-	if err == nil && p.StateDir != tables.Storable(o.StateDir) && !o.overwrite {
+	if err == nil && p.StateDir != tables.Storable(o.StateDir) && !o.Anew {
 		err = task.Conflict("give this one a name of its own (host in [postgres]), or if it was moved: stint sync rebuild",
 			"%s has the mirror of another state directory under the name %s: %s", t, o.Host, p.StateDir)
 	}
@@ -99,20 +99,9 @@ func Migrate(ctx context.Context, o Options) (from, to int, err error) {
 // returns. A mirror of the same ledger may be at work meanwhile. read returns the ledger as
 // it is then; it is called again when that has become too old to go on with. Errors are
 // *task.Error, or read's.
-func Once(ctx context.Context, o Options, read func() (Source, error)) (Position, error) {
-	return New(o).sync(ctx, read)
-}
-
-// Rebuild writes the whole mirror anew, also where the name of this host has the mirror of
-// another state directory. read and the errors are those of [Once].
-func Rebuild(ctx context.Context, o Options, read func() (Source, error)) (Position, error) {
-	o.overwrite = true
-	return New(o).sync(ctx, read)
-}
-
-// sync makes sessions until one of them has done all: the mirror may be moved on by another writer meanwhile, or the ledger be
-// compacted.
-func (m *Mirror) sync(ctx context.Context, read func() (Source, error)) (p Position, err error) {
+func Once(ctx context.Context, o Options, read func() (Source, error)) (p Position, err error) {
+	m := New(o)
+	// Until a session has done all: the mirror may be moved on by another writer meanwhile, or the ledger be compacted.
 	for end := forever; ; _ = task.Sleep(ctx, firstWait) { // it becomes the end of what was read first
 		err = m.session(ctx, read, func(s *session) error {
 			end = min(end, s.src.Seq())

@@ -96,7 +96,7 @@ func (s *session) claim(ctx context.Context) error {
 		return errBusy // who rebuilds it is not to be disturbed
 	}
 	s.at = place{seq: p.Seq, digest: p.digest, generation: p.Generation}
-	if p.settings != s.o.settings() || s.o.overwrite {
+	if p.settings != s.o.settings() || s.o.Anew {
 		s.at.digest = nil // rows are to be made anew
 	}
 	return nil

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -77,14 +76,16 @@ func TestVerifyUnreadableTask(t *testing.T) {
 // writing: it is read again.
 func TestCompactedSinceRead(t *testing.T) {
 	t.Parallel()
-	for name, do := range map[string]func(context.Context, Options, func() (Source, error)) (Position, error){"once": Once, "rebuild": Rebuild} {
+	for name, anew := range map[string]bool{"once": false, "rebuild": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, postgrestest.Shared(t).Database(t))
 			for range 10 {
 				w.ended(task.TaskSpec{Prompt: "one", Parallel: true})
 			}
 			reads := 0
-			p, err := do(t.Context(), w.o, func() (Source, error) {
+			o := w.o
+			o.Anew = anew
+			p, err := Once(t.Context(), o, func() (Source, error) {
 				src, err := w.readAll()
 				if reads++; reads == 1 {
 					w.compact()

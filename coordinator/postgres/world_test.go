@@ -15,6 +15,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
@@ -43,8 +44,8 @@ func newWorld(t *testing.T, url string) *world {
 
 func optionsFor(url, host, dir string) Options {
 	return Options{
-		URL: func() (string, error) { return url, nil }, Host: host, Hostname: "machine", StateDir: dir, PoolSize: 4, InlineThreshold: 1 << 20,
-		OutputLimit: 10_000, MaxAttempts: 3, MaxConcurrency: 4, Version: "test", Worker: uuid.New(), PID: os.Getpid(),
+		Maker: tables.Maker{Host: host, InlineThreshold: 1 << 20, OutputLimit: 10_000, MaxAttempts: 3},
+		URL:   func() (string, error) { return url, nil }, Hostname: "machine", StateDir: dir, PoolSize: 4, MaxConcurrency: 4, Version: "test", Worker: uuid.New(), PID: os.Getpid(),
 	}
 }
 
@@ -142,7 +143,9 @@ func (w *world) compact() {
 // rebuild makes the mirror anew.
 func (w *world) rebuild() {
 	w.t.Helper()
-	_, err := Rebuild(w.t.Context(), w.o, w.readAll)
+	o := w.o
+	o.Anew = true
+	_, err := Once(w.t.Context(), o, w.readAll)
 	must(w.t, err)
 }
 

@@ -105,7 +105,8 @@ var upserts = sync.OnceValue(func() []string {
 
 // rows returns what the tables have of a task.
 func (w *writer) rows(im *task.TaskRecord) (*tables.Rows, error) {
-	m := tables.Maker{Host: w.o.Host, InlineThreshold: w.o.InlineThreshold, OutputLimit: w.o.OutputLimit, MaxAttempts: w.o.MaxAttempts, Redact: w.o.Redact, RunDir: w.src.RunDir}
+	m := w.o.Maker
+	m.RunDir = w.src.RunDir
 	return m.Of(im)
 }
 

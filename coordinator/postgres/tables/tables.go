@@ -86,7 +86,7 @@ var Generation = slices.Index(Tasks.Columns, "generation")
 
 // A Maker makes the rows of one host's tasks.
 type Maker struct {
-	Host            string // whose rows they are
+	Host            string // whose rows they are: this machine's name, or what is configured
 	InlineThreshold int64  // bytes; of larger files path and hash alone
 	OutputLimit     int    // characters of stdout and of stderr of a run
 	MaxAttempts     int    // of tasks that do not say
