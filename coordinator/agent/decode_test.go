@@ -143,25 +143,6 @@ func TestLongTextsAreCut(t *testing.T) {
 	}
 }
 
-func TestHeadValue(t *testing.T) {
-	for in, want := range map[string]string{
-		`{"type":"user","message":"xxxx`:                       "user",
-		`{"a":{"type":"no"},"b":[1,{}],"type":"yes","c":`:      "yes",
-		`{"message":"` + strings.Repeat("x", 5000) + `","type`: "",
-		`{"type":7}`: "",
-		`{"a":1}`:    "",
-		`["type"]`:   "",
-		``:           "",
-	} {
-		if got, ok := HeadValue([]byte(in), "type"); got != want || ok != (want != "") {
-			t.Errorf("%.40s: %q, %v", in, got, ok)
-		}
-	}
-	if got, ok := HeadValue([]byte(`{"item":{"id":"i","type":"agent_message","text":"xx`), "item", "type"); got != "agent_message" || !ok {
-		t.Errorf("%q, %v", got, ok)
-	}
-}
-
 // An agent that does nothing but wait is stopped: for the network after a minute, for a rate
 // limit after two. One that tries again after other errors, or gets on in between, is not.
 func TestStuck(t *testing.T) {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"testing"
@@ -85,8 +86,7 @@ func (d *testDecoder) Line(b []byte) {
 }
 
 func (d *testDecoder) Keep(head []byte) bool {
-	kind, ok := HeadValue(head, "item", "type")
-	return !ok || kind == "agent_message"
+	return !bytes.Contains(head[:min(len(head), 100)], []byte(`"type":"command_execution"`))
 }
 
 func (d *testDecoder) Complaint(_ int, stderr []byte, _ time.Time) Verdict {

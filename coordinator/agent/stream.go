@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -284,40 +283,6 @@ func (l *lines) shorten(p []byte) {
 		}
 		if l.text++; !l.drop {
 			l.buf = append(l.buf, c)
-		}
-	}
-}
-
-// HeadValue reads the beginning of a long event, as far as its plain values, and
-// returns the string at a path of keys. Not ok says that it did not come to it.
-func HeadValue(head []byte, path ...string) (value string, ok bool) {
-	const prefix = 4 << 10
-	dec := json.NewDecoder(bytes.NewReader(head[:min(len(head), prefix)]))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return "", false
-	}
-	for {
-		key, err := dec.Token()
-		if err != nil || key == json.Delim('}') {
-			return "", false
-		}
-		if key != path[0] {
-			var other json.RawMessage
-			if dec.Decode(&other) != nil {
-				return "", false // cut within it
-			}
-			continue
-		}
-		v, err := dec.Token()
-		if err != nil {
-			return "", false
-		}
-		if path = path[1:]; len(path) == 0 {
-			value, ok = v.(string)
-			return value, ok
-		}
-		if v != json.Delim('{') {
-			return "", false
 		}
 	}
 }

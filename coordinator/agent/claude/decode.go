@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -297,8 +298,7 @@ func (d *decoder) priced(provider string) bool {
 
 // Keep cuts the results of tools.
 func (d *decoder) Keep(head []byte) bool {
-	kind, ok := agent.HeadValue(head, "type")
-	return !ok || kind != "user"
+	return !bytes.HasPrefix(head, []byte(`{"type":"user"`))
 }
 
 // fail notes an error in claude's own terms; the status is that of HTTP, 0 without an answer.

@@ -183,9 +183,11 @@ func (d *decoder) complain(msg string) {
 
 // Keep cuts the texts of items that are known not to be an answer: a command that prints 50 MB is one line of 50 MB.
 func (d *decoder) Keep(head []byte) bool {
-	kind, ok := agent.HeadValue(head, "item", "type")
-	return !ok || kind == "agent_message"
+	m := itemKind().FindSubmatch(head)
+	return m == nil || string(m[1]) == "agent_message"
 }
+
+var itemKind = lazy.Regexp(`^\{"type":"item\.[a-z]+","item":\{"id":"[^"]*","type":"([a-z_]+)"`)
 
 // Complaint is the last error that codex reported; without any event it says why on stderr.
 func (d *decoder) Complaint(_ int, stderr []byte, now time.Time) agent.Verdict {

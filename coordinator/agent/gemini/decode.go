@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"slices"
@@ -185,8 +186,7 @@ func (d *decoder) result(e *event) {
 
 // Keep cuts what tools were given and what they gave.
 func (d *decoder) Keep(head []byte) bool {
-	kind, ok := agent.HeadValue(head, "type")
-	return !ok || kind != "tool_result"
+	return !bytes.HasPrefix(head, []byte(`{"type":"tool_result"`))
 }
 
 func (d *decoder) Complaint(exit int, stderr []byte, now time.Time) agent.Verdict {
