@@ -213,11 +213,8 @@ func (s *session) rebuild(ctx context.Context) error {
 	if err := s.put(ctx, &batch{accounts: s.src.Accounts()}); err != nil {
 		return err
 	}
-	for done := 0; ; {
-		ids := s.src.TaskIDs(done, maxTasks)
-		if len(ids) == 0 {
-			break
-		}
+	done := 0
+	for ids := s.src.TaskIDs(done, maxTasks); len(ids) > 0; ids = s.src.TaskIDs(done, maxTasks) {
 		if err := s.putTasks(ctx, ids, &batch{}); err != nil {
 			return err
 		}

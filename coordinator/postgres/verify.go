@@ -121,11 +121,8 @@ func (c *comparison) run(ctx context.Context) error {
 			return err
 		}
 	}
-	for done := 0; ; {
-		ids := c.src.TaskIDs(done, maxTasks)
-		if len(ids) == 0 {
-			break
-		}
+	done := 0
+	for ids := c.src.TaskIDs(done, maxTasks); len(ids) > 0; ids = c.src.TaskIDs(done, maxTasks) {
 		if err := c.page(ctx, ids); err != nil {
 			return err
 		}
