@@ -172,7 +172,6 @@ type Guard struct {
 	port     int
 	browsers browsers
 	Mark     string // stands in each page: the script takes no other one's for ours
-	origins  http.CrossOriginProtection
 	places   *places
 	streams  chan struct{} // one for each long request
 }
@@ -228,7 +227,7 @@ func (g *Guard) check(r *http.Request) *wire.Problem {
 		return wire.NewProblem(http.StatusMisdirectedRequest, "this is not the host that was asked for", "open the page with: stint ui")
 	case r.Header.Get("Service-Worker") != "":
 		return wire.NewProblem(http.StatusNotFound, "the page has no service worker", "")
-	case !g.sameOrigin(r):
+	case !sameOrigin(r):
 		return wire.NewProblem(http.StatusForbidden, "the request comes from the page of another site", "open the page with: stint ui")
 	case !g.opts.IsPublic(r) && !g.Authenticated(r):
 		return wire.NewProblem(http.StatusUnauthorized, "the token is missing or is not the present one",
@@ -239,11 +238,8 @@ func (g *Guard) check(r *http.Request) *wire.Problem {
 
 // sameOrigin reports whether a request comes from our own page or from no browser. Of what comes from elsewhere only the address
 // of the page itself may be followed, as a link to it is; what a page of another port of this machine sends is from elsewhere too.
-func (g *Guard) sameOrigin(r *http.Request) bool {
+func sameOrigin(r *http.Request) bool {
 	if origins := r.Header.Values("Origin"); len(origins) > 1 || len(origins) == 1 && origins[0] != "http://"+r.Host {
-		return false
-	}
-	if g.origins.Check(r) != nil { // the rules of net/http, should they become stricter than those here
 		return false
 	}
 	sites := r.Header.Values("Sec-Fetch-Site")
