@@ -4,9 +4,10 @@ package codex
 import (
 	"cmp"
 	"context"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/gate"
@@ -96,11 +97,6 @@ func (c *Agent) find() (string, error) {
 	return nativeBinary(path), nil
 }
 
-// escapeGlob returns the pattern that a path alone matches.
-func escapeGlob(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
-}
-
 // nativeBinary returns the native binary that belongs to npm's bin/codex.js: in the platform's package, which npm puts beside
 // or below the main one. Anything else is given back as it is.
 func nativeBinary(path string) string {
@@ -109,11 +105,13 @@ func nativeBinary(path string) string {
 		return path
 	}
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
-	pattern := filepath.Join("node_modules", "@openai", "codex-"+runtime.GOOS+"-"+arch, "vendor", "*", "bin", "codex")
+	pattern := "node_modules/@openai/codex-" + runtime.GOOS + "-" + arch + "/vendor/*/bin/codex"
 	for dir := filepath.Dir(target); ; dir = filepath.Dir(dir) {
-		found, _ := filepath.Glob(filepath.Join(escapeGlob(dir), pattern)) // the pattern is well formed
-		if len(found) == 1 && agent.Executable(found[0]) == nil {
-			return found[0]
+		found, _ := fs.Glob(os.DirFS(dir), pattern) // it is well formed
+		if len(found) == 1 {                        // else the script knows which
+			if bin := filepath.Join(dir, found[0]); agent.Executable(bin) == nil {
+				return bin
+			}
 		}
 		if dir == filepath.Dir(dir) {
 			return path

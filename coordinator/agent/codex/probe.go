@@ -189,11 +189,11 @@ const quotaTail = 1 << 20
 // quota returns how much of its account's windows is used, as the file of a thread in codex's home has it
 // last: `codex exec --json` does not tell it. nil if it is not there.
 func (c *Agent) quota(thread string) []state.Window {
-	found, _ := filepath.Glob(filepath.Join(escapeGlob(c.home()), "sessions", "*", "*", "*", "rollout-*-"+thread+".jsonl")) // the pattern is well formed
+	found, _ := fs.Glob(os.DirFS(c.home()), "sessions/*/*/*/rollout-*-"+thread+".jsonl") // it is well formed
 	if len(found) == 0 {
 		return nil
 	}
-	f, err := durable.Open(found[len(found)-1], os.O_RDONLY, 0)
+	f, err := durable.Open(filepath.Join(c.home(), found[len(found)-1]), os.O_RDONLY, 0)
 	if err != nil {
 		return nil
 	}
