@@ -52,7 +52,7 @@ func (s Shell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 	if v.Safe != "" {
 		own = append(own, "PATH="+task.SafePath(s.Env, v.Safe))
 	}
-	w, begun := &window{started: v.Started, printed: v.Printed}, time.Now()
+	w, begun := &window{lives: v.Lives}, time.Now()
 	e := s.Supervise(ctx, gate.Spec{
 		Turn: turn, Argv: []string{shellPath, "-c", v.Command}, Merged: true, Short: true,
 		Env: s.AgentEnv(turn, own...),
@@ -104,8 +104,7 @@ var shellCodes = map[int]string{126: "a program of it cannot be executed", 127: 
 type window struct {
 	head, tail []byte
 	size       int64
-	started    func() // these two may be nil
-	printed    func()
+	lives      func(isStart bool) // nil: nobody asks
 }
 
 func (w *window) Feed(p []byte) {
@@ -125,16 +124,12 @@ func (w *window) Feed(p []byte) {
 func (w *window) Aside([]byte)          {}
 func (w *window) Finished() bool        { return false }
 func (w *window) Stuck(time.Time) error { return nil }
+func (w *window) Began()                { w.note(true) }
+func (w *window) Progress(int64)        { w.note(false) }
 
-func (w *window) Began() {
-	if w.started != nil {
-		w.started()
-	}
-}
-
-func (w *window) Progress(int64) {
-	if w.printed != nil {
-		w.printed()
+func (w *window) note(isStart bool) {
+	if w.lives != nil {
+		w.lives(isStart)
 	}
 }
 

@@ -32,6 +32,15 @@ func (b *bench) verify(ctx context.Context, command string, change func(*task.Ve
 	return s.Verify(ctx, v), turn
 }
 
+// printed calls do when a command has printed something.
+func printed(do func()) func(isStart bool) {
+	return func(isStart bool) {
+		if !isStart {
+			do()
+		}
+	}
+}
+
 // TestVerifyCommand: how a command ends, what is told of it, and that nothing of it lives on.
 func TestVerifyCommand(t *testing.T) {
 	limit := func(v *task.VerifyRun) { v.Timeout = 300 * time.Millisecond }
@@ -84,7 +93,7 @@ func TestVerifyStopped(t *testing.T) {
 		b := newBench(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		r, turn := b.verify(ctx, "setsid sleep 1000 & echo begun; sleep 1000", func(v *task.VerifyRun) {
-			v.Printed = func() { cancel(cause) }
+			v.Lives = printed(func() { cancel(cause) })
 		})
 		cancel(nil)
 		if r.Class != class || r.ExitCode != -1 || r.Conclusive() || r.Passed() {
@@ -141,11 +150,11 @@ func TestVerifyOutputIsHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, turn := b.verify(t.Context(), fmt.Sprintf(`head -c %d /dev/zero | tr '\0' 'x'; while ! [ -e %s ]; do sleep 0.01; done`, 2*gate.MostOutput, seen), func(v *task.VerifyRun) {
-		v.Printed = func() {
+		v.Lives = printed(func() {
 			if os.Rename(lock, filepath.Join(v.RunDir, "lock")) == nil {
 				must(t, os.WriteFile(seen, nil, 0o600))
 			}
-		}
+		})
 	})
 	if fi, err := os.Stat(filepath.Join(turn.RunDir, "stdout")); err != nil || !r.Passed() || r.Cut || fi.Size() != 2*gate.MostOutput {
 		t.Errorf("%v, %v, %+v", err, fi, r)
@@ -158,11 +167,11 @@ func TestVerifyCutsItsOutput(t *testing.T) {
 	b := newBench(t)
 	seen := filepath.Join(t.TempDir(), "seen")
 	r, _ := b.verify(t.Context(), `seq 200; while ! [ -e `+seen+` ]; do sleep 0.01; done; echo "the real error" > /dev/stderr; echo end; exit 1`, func(v *task.VerifyRun) {
-		v.Printed = func() {
+		v.Lives = printed(func() {
 			if err := os.WriteFile(seen, nil, 0o600); err != nil {
 				t.Error(err)
 			}
-		}
+		})
 	})
 	if !r.Cut || !strings.HasPrefix(r.Output, "1\n2\n") || !strings.HasSuffix(r.Output, "\n200\nthe real error\nend\n") {
 		t.Errorf("cut %v: %q", r.Cut, r.Output)

@@ -139,8 +139,7 @@ func (a *Attempts) verify(r *Run, t *state.Task) task.Outcome {
 	check := a.tasks.Config.Shell.Verify(r.Ctx, task.VerifyRun{
 		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: a.tasks.RunDir(r.ID),
 		Workspace: t.Workspace, Env: a.environment(r, t), Command: t.VerifyCommand, Timeout: a.tasks.VerifyTimeout(t), Grace: a.tasks.Config.Grace,
-		Started: func() { a.noteLife(r, true) },
-		Printed: func() { a.noteLife(r, false) },
+		Lives: func(isStart bool) { a.noteLife(r, isStart) },
 	})
 	a.log(r, task.LogEvent{
 		Kind: task.LogVerify, State: task.LogCompleted, Output: check.Output, ExitCode: &check.ExitCode, Failed: !check.Passed(),

@@ -156,15 +156,14 @@ type VerifyRun struct {
 	RunID     string
 	Attempt   int
 	Iteration int
-	RunDir    string        // made by the coordinator
-	Workspace string        // absolute path: the command's working directory
-	Env       []string      // as in [Turn]
-	Command   string        // for sh -c
-	Safe      string        // not "": its PATH is the [SafePath] of the environment, with this root
-	Timeout   time.Duration // of the command; 0: none
-	Grace     time.Duration // between SIGTERM and SIGKILL
-	Started   func()        // called when the command is at work; nil: nobody asks
-	Printed   func()        // called when the command has printed something; nil: nobody asks
+	RunDir    string             // made by the coordinator
+	Workspace string             // absolute path: the command's working directory
+	Env       []string           // as in [Turn]
+	Command   string             // for sh -c
+	Safe      string             // not "": its PATH is the [SafePath] of the environment, with this root
+	Timeout   time.Duration      // of the command; 0: none
+	Grace     time.Duration      // between SIGTERM and SIGKILL
+	Lives     func(isStart bool) // called when the command is at work, and when it has printed something; nil: nobody asks
 }
 
 // A VerifyResult is how a verify command ended.
