@@ -41,9 +41,6 @@ func parseKey(value string) (key, fault string) {
 			return "", "its quotes do not fit"
 		}
 	}
-	if key == "" {
-		return "", "it is empty"
-	}
 	if task.CheckKey(key) != nil {
 		return "", "the key is not 1 to 256 printable characters"
 	}
