@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,11 +74,9 @@ func listen(path string) (*net.UnixListener, fs.FileInfo, error) {
 
 // ownDir makes dir, or sees to it that the one that is there is for us alone.
 func ownDir(dir string) error {
-	if err := os.MkdirAll(dir, durable.DirMode); err != nil {
-		return fmt.Errorf("api: directory of the socket: %w", err)
-	}
-	fi, err := os.Lstat(dir)
-	if err != nil {
+	err := os.MkdirAll(dir, durable.DirMode)
+	fi, missing := os.Lstat(dir)
+	if err = cmp.Or(err, missing); err != nil {
 		return fmt.Errorf("api: directory of the socket: %w", err)
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)

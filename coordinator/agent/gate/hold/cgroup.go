@@ -78,16 +78,11 @@ func (c Cgroup) Make() (*os.File, error) {
 	if c == "" {
 		return nil, fs.ErrNotExist
 	}
-	err := os.Mkdir(string(c), 0o755)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(string(c), 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // one may be there of the run's earlier turn
 		return nil, err
 	}
-	made := err == nil // else it is of the same run's earlier turn, or not ours
-	if _, err = os.Stat(filepath.Join(string(c), "cgroup.kill")); err != nil {
-		if made {
-			err = errors.Join(err, syscall.Rmdir(string(c)))
-		}
-		return nil, err
+	if _, err := os.Stat(filepath.Join(string(c), "cgroup.kill")); err != nil {
+		return nil, errors.Join(err, syscall.Rmdir(string(c)))
 	}
 	return os.Open(string(c))
 }
@@ -97,11 +92,7 @@ func (c Cgroup) Kill() error {
 	if c == "" {
 		return nil
 	}
-	f, err := os.OpenFile(filepath.Join(string(c), "cgroup.kill"), os.O_WRONLY, 0)
-	if err == nil {
-		_, err = f.WriteString("1")
-		err = errors.Join(err, f.Close())
-	}
+	err := os.WriteFile(filepath.Join(string(c), "cgroup.kill"), []byte("1"), 0)
 	if cgroupGone(err) {
 		return nil
 	}
