@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/url"
 	"path"
@@ -65,20 +64,15 @@ func (s *Server) file(ctx context.Context, in *fileInput) (*streamOutput, error)
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+extValue(path.Base(in.Name)))
 		w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'") // no browser shows it as a page of ours, or at all
-		serveContent(w, r, content, content.Modified)
+		http.ServeContent(&rangeWriter{ResponseWriter: w}, r, "", content.Modified, content)
 	}}, nil
 }
 
 // extValue writes a text as a value of RFC 8187: all but letters, digits and what cannot end anything is escaped.
 func extValue(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
-// serveContent answers with a content, or with the parts of it that a header Range names. What has changed
-// while it was read ends the answer before its length is reached, which the client sees.
-func serveContent(w http.ResponseWriter, r *http.Request, content io.ReadSeeker, modified time.Time) {
-	http.ServeContent(&rangeWriter{ResponseWriter: w}, r, "", modified, content)
-}
-
-// A rangeWriter makes a problem of a range that cannot be had, which net/http tells as plain text.
+// A rangeWriter is for [http.ServeContent]. It makes a problem of a range that cannot be had, which net/http tells as plain text.
+// Of a content that changes while it is read, the answer ends before its length is reached, which the client sees.
 type rangeWriter struct {
 	http.ResponseWriter
 	refused bool

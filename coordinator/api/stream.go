@@ -94,7 +94,7 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*streamOutput, error)
 				r.Header.Set("If-Range", tag) // what the client has is still the beginning
 			}
 		}
-		serveContent(w, r, io.NewSectionReader(content, begin, content.Size()-begin), time.Time{})
+		http.ServeContent(&rangeWriter{ResponseWriter: w}, r, "", time.Time{}, io.NewSectionReader(content, begin, content.Size()-begin))
 	}}, nil
 }
 

@@ -255,14 +255,14 @@ func (c *comparison) surplus(ctx context.Context) error {
 func (c *comparison) accounts(ctx context.Context) error {
 	known := map[string]state.AccountUse{}
 	for _, a := range c.src.Accounts() {
-		known[c.o.accountID(a.Name)] = a
+		known[tables.AccountID(c.o.Host, a.Name)] = a
 	}
 	const sql = "SELECT id, enabled, held, reason, cool_until AT TIME ZONE 'UTC' FROM accounts WHERE host = $1 ORDER BY id"
 	rows, _ := c.tx.Query(ctx, sql, c.o.Host) // ForEachRow returns the error
 	var id string
 	var there [4]any
 	_, err := pgx.ForEachRow(rows, []any{&id, &there[0], &there[1], &there[2], &there[3]}, func() error {
-		name := strings.TrimPrefix(id, c.o.accountID(""))
+		name := strings.TrimPrefix(id, tables.AccountID(c.o.Host, ""))
 		if c.ledger.ChangedLater(state.ControlAccount + name) {
 			return nil
 		}

@@ -110,9 +110,6 @@ func (w *writer) rows(im *task.TaskRecord) (*tables.Rows, error) {
 	return m.Of(im)
 }
 
-// accountID returns the key of an account of this host.
-func (o *Options) accountID(name string) string { return tables.AccountID(o.Host, name) }
-
 // A writer makes the rows of tasks, and writes batches of them into the mirror of one host.
 type writer struct {
 	o   *Options
@@ -259,7 +256,7 @@ func (w *writer) queueAccounts(q *pgx.Batch, list []state.AccountUse) {
 	ids := []string{}
 	q.Queue("UPDATE accounts SET name = NULL WHERE host = $1", w.o.Host) // else two could not swap theirs
 	for _, a := range list {
-		id := w.o.accountID(a.Name)
+		id := tables.AccountID(w.o.Host, a.Name)
 		ids = append(ids, id)
 		if tables.IsTool(a.Agent) {
 			names := map[string]any{}

@@ -33,12 +33,12 @@ var _ task.PromptEscaper = (*Agent)(nil)
 
 // Run runs one turn; see task.Agent.
 func (g Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)) task.Outcome {
-	g.Use(turn)
 	turn.Fork = false // it cannot, and need not: it forgets a prompt that was refused
 	s, out := g.spec(turn)
 	if out != nil {
 		return *out
 	}
+	g.Use(turn)
 	if err := cmp.Or(g.writeDefaults(turn.RunDir), g.writePolicy(turn)); err != nil {
 		return task.Outcome{Class: state.ClassInterrupted, Error: err.Error(), ExitCode: -1, Shortage: task.ShortageOf(err)}
 	}
@@ -46,13 +46,11 @@ func (g Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event))
 }
 
 // Plan returns what Run would start; see task.Planner.
-func (g Agent) Plan(turn task.Turn) task.Plan {
-	g.Use(turn)
-	return agent.PlanOf(g.spec(turn))
-}
+func (g *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(g.spec(turn)) }
 
 // spec returns what a turn starts, or the outcome of one that cannot start.
-func (g *Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
+func (g Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
+	g.Use(turn)
 	bin, out := agent.Begin("gemini", turn, g.find, "model", cmp.Or(turn.Model, g.Model), "approval mode", g.ApprovalMode)
 	if out != nil {
 		return gate.Spec{}, out
