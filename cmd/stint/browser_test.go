@@ -86,7 +86,7 @@ func (w *pageWorld) address() string { return w.run("ui", "--print") }
 // wholeState returns all that a request could have changed, over the socket.
 func (w *pageWorld) wholeState() string {
 	w.t.Helper()
-	text, err := w.client.State(w.t.Context())
+	text, err := masterState(w.t.Context(), w.socket)
 	must(w.t, err)
 	return string(text)
 }

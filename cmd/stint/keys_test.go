@@ -229,7 +229,7 @@ func (w *keyWorld) compareKey(ctx context.Context, key int, id string) (heard bo
 // finish ends the last master and looks at what it has left.
 func (w *keyWorld) finish(ctx context.Context, l *life) {
 	w.t.Helper()
-	live, err := w.client.State(ctx)
+	live, err := masterState(ctx, w.socket)
 	must(w.t, err)
 	w.end(l, syscall.SIGTERM)
 	s := w.script()

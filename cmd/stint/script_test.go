@@ -371,7 +371,7 @@ func (s *scriptState) liveState() (live []byte, settled bool) {
 			return nil, false
 		}
 	}
-	live, err = client.State(ctx)
+	live, err = masterState(ctx, h.Socket)
 	return live, err == nil
 }
 

@@ -421,6 +421,25 @@ func dialSocket(socket string) *http.Transport {
 	}}
 }
 
+// masterState returns the whole state of a master as text, to compare it with the fold of the journal.
+func masterState(ctx context.Context, socket string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://stint/v1/state", nil)
+	if err != nil {
+		return nil, err
+	}
+	transport := dialSocket(socket)
+	defer transport.CloseIdleConnections()
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return text, errors.Join(err, resp.Body.Close())
+}
+
 // cmdListen: listen VAR FILE puts the URL of a server into a variable. It appends method, path, some headers
 // and body of each request to a file, a line each, and answers 200, or the number that the path ends with.
 func cmdListen(ts *testscript.TestScript, neg bool, args []string) {

@@ -128,11 +128,6 @@ func (c *Client) Raw(ctx context.Context, ref string) ([]byte, error) {
 	return fetch[[]byte](ctx, c, http.MethodGet, taskPath(ref, "/raw"), nil)
 }
 
-// State returns the master's whole state as text, to compare it with the fold of the journal.
-func (c *Client) State(ctx context.Context) ([]byte, error) {
-	return fetch[[]byte](ctx, c, http.MethodGet, "/v1/state", nil)
-}
-
 // Health returns what the master says about itself.
 func (c *Client) Health(ctx context.Context) (task.Health, error) {
 	return fetch[task.Health](ctx, c, http.MethodGet, "/v1/health", nil)
