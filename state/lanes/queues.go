@@ -263,7 +263,7 @@ func NewQueues() Queues {
 		controls: map[string]state.Control{},
 		accounts: map[string]*account{},
 		ran:      map[string]bool{},
-		sessions: sessions{byID: map[string]*session{}, seats: map[place]*seat{}, implied: map[[16]byte]uint32{}},
+		sessions: sessions{byID: map[string]*session{}, seats: map[place]*session{}, implied: map[[16]byte]uint32{}},
 		homes:    map[uint32]home{},
 		bare:     map[uint32]*Item{},
 		plan:     plan{wakes: heap.Heap[timer]{Before: func(a, b timer) bool { return a.at.Before(b.at) }, Place: func(t timer) *uint32 { return &t.wakeAt }}},

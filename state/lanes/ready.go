@@ -287,8 +287,8 @@ func (s *Queues) BoundTo(t *state.Task) string {
 	if t.AgentSession != "" {
 		return t.AccountName()
 	}
-	if x := s.sessions.byID[t.SessionID]; x != nil && x.at.agent == t.Agent && x.agents().native != "" {
-		return cmp.Or(x.at.account, t.AccountName())
+	if x := s.sessions.byID[t.SessionID]; x != nil && x.agent == t.Agent && x.native != "" {
+		return cmp.Or(x.account, t.AccountName())
 	}
 	return ""
 }

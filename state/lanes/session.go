@@ -16,7 +16,7 @@ import (
 // that are waited for, the one task that names them says all: they are kept as the number of that task; see [Queues.imply].
 type sessions struct {
 	byID    map[string]*session
-	seats   map[place]*seat // of places that have a current session
+	seats   map[place]*session // the current sessions
 	implied map[[16]byte]uint32
 	spare   table.Spares[session]
 }
@@ -26,49 +26,27 @@ type place struct{ key, agent, account string }
 
 func placeOf(t *state.Folded) place { return place{t.SessionKey, t.Agent, t.Account} }
 
-// A seat is a place and its current session, if it has one. All sessions of the place share it.
-type seat struct {
-	place
-	taken *session
-}
-
 type session struct {
-	ID        string
-	at        *seat
-	thread    *thread // nil: its agent has begun none
+	ID string
+	place
+	thread
 	UpdatedAt time.Time
 	last      uint32 // the last task
 	uses      uint32 // live tasks
+	seated    bool   // it is the current one of its place
 }
 
-// A thread is the conversation as the agent's CLI knows it.
+// A thread is the conversation as the agent's CLI knows it; the zero one has not begun.
 type thread struct {
 	native  string
 	counted state.Usage
 }
 
-// agents returns what the agent knows of the conversation.
-func (x *session) agents() thread {
-	if x.thread == nil {
-		return thread{}
-	}
-	return *x.thread
-}
-
-func (x *session) set(t thread) {
-	if x.thread = nil; t != (thread{}) {
-		x.thread = &thread{t.native, t.counted}
-	}
-}
-
-// seated reports whether the session is the current one of its place.
-func (x *session) seated() bool { return x.at.taken == x }
-
 // imply forgets the session of a queued task that says all of it: nobody else uses it, and
 // no agent has begun it. The current session of a place is found again by the lane, so its
 // task must be the only one that waits there; one of a directory is kept, it is one of few.
 func (s *Queues) imply(l *Item, t *state.Folded) {
-	x, current := l.sess, l.sess.seated()
+	x, current := l.sess, l.sess.seated
 	if !l.is(state.Queued) || !x.impliedBy(t) || current && (len(l.lane.queue) > 1 || l.lane.excludes()) {
 		return
 	}
@@ -82,25 +60,19 @@ func (s *Queues) imply(l *Item, t *state.Folded) {
 
 // implyLast is imply for a session that the record of another task has changed.
 func (s *Queues) implyLast(x *session) {
-	if l := s.live[x.last]; l != nil && l.sess == x && x.uses == 1 && x.thread == nil {
+	if l := s.live[x.last]; l != nil && l.sess == x && x.uses == 1 && x.thread == (thread{}) {
 		s.imply(l, s.Whole(l))
 	}
 }
 
 // impliedBy reports whether the last task of a session says all of it, but for whether it is the current one.
 func (x *session) impliedBy(t *state.Folded) bool {
-	return x.ID == t.SessionID && x.uses == 1 && x.thread == nil && x.at.place == placeOf(t) && x.UpdatedAt.Equal(t.UpdatedAt)
+	return x.ID == t.SessionID && x.uses == 1 && x.thread == (thread{}) && x.place == placeOf(t) && x.UpdatedAt.Equal(t.UpdatedAt)
 }
 
 // implied makes x the session that l, which is t, implies.
 func (s *Queues) implied(x *session, l *Item, t *state.Folded) *session {
-	x.ID, x.at, x.UpdatedAt, x.last, x.uses = t.SessionID, s.sessions.seats[placeOf(t)], t.UpdatedAt, l.N, 1
-	if x.at == nil {
-		x.at = &seat{place: placeOf(t)}
-	}
-	if l.current {
-		x.at.taken = x
-	}
+	*x = session{ID: t.SessionID, place: placeOf(t), UpdatedAt: t.UpdatedAt, last: l.N, uses: 1, seated: l.current}
 	return x
 }
 
@@ -114,7 +86,7 @@ func (s *Queues) hold(l *Item, t *state.Folded) {
 	}
 	x := s.implied(s.sessions.spare.Take(), l, t)
 	if l.current {
-		s.sessions.seats[x.at.place] = x.at
+		s.sessions.seats[x.place] = x
 	}
 	u, _ := state.ParseUUID(x.ID)
 	delete(s.sessions.implied, u)
@@ -154,8 +126,8 @@ func (s *Queues) allSessions(yield func(*session) bool) {
 
 // current returns the current session of a place; nil if there is none.
 func (s *Queues) current(p place) *session {
-	if at := s.sessions.seats[p]; at != nil {
-		return at.taken
+	if x := s.sessions.seats[p]; x != nil {
+		return x
 	}
 	if l := s.seating(p); l != nil {
 		return s.implied(new(session), l, s.Whole(l))
@@ -183,8 +155,8 @@ func (s *Queues) useSession(l *Item, t *state.Folded, before string) {
 	if to := placeOf(t); t.Binds || isNew {
 		s.hold(s.seating(to), nil)
 		old := s.current(to)
-		if old != nil && old != x && old.agents().native == t.AgentSession {
-			counted = old.agents().counted // x takes its place, with the same native session
+		if old != nil && old != x && old.native == t.AgentSession {
+			counted = old.counted // x takes its place, with the same native session
 		}
 		s.account(to.account) // for who asks where a conversation is
 		s.sessions.move(x, to, t.Binds)
@@ -193,8 +165,8 @@ func (s *Queues) useSession(l *Item, t *state.Folded, before string) {
 		}
 	}
 	x.learn(t, before)
-	if x.thread != nil && x.thread.counted == (state.Usage{}) {
-		x.thread.counted = counted
+	if x.thread != (thread{}) && x.counted == (state.Usage{}) {
+		x.counted = counted
 	}
 	x.UpdatedAt, x.last = t.UpdatedAt, l.N
 	if s.imply(l, t); isNew && l.sess != nil {
@@ -205,26 +177,20 @@ func (s *Queues) useSession(l *Item, t *state.Folded, before string) {
 // learn notes the native session that a task names and what was counted in it. An empty one, in a record that
 // names it, says that the agent has lost the session, unless it was another one that the task had to itself.
 func (x *session) learn(t *state.Folded, before string) {
-	own, now := t.AgentSession, x.agents()
+	own := t.AgentSession
 	switch {
 	case own == "":
-		if t.Learned && (before == "" || before == now.native) {
-			x.set(thread{})
+		if t.Learned && (before == "" || before == x.native) {
+			x.thread = thread{}
 		}
 		return
-	case own != now.native && (t.Learned || now.native == ""):
-		now = thread{native: own}
+	case own != x.native && (t.Learned || x.native == ""):
+		x.thread = thread{native: own}
 	}
-	if own == now.native && (t.Counted || now.counted == state.Usage{}) {
-		now.counted = t.Thread
-	}
-	if now != x.agents() {
-		x.set(now)
+	if own == x.native && (t.Counted || x.counted == state.Usage{}) {
+		x.counted = t.Thread
 	}
 }
-
-// noSeat is where a session is whose place is not known yet.
-var noSeat = new(seat)
 
 // named returns the session of that id; a new one is not among the sessions yet.
 func (s *Queues) named(id string) *session {
@@ -232,42 +198,42 @@ func (s *Queues) named(id string) *session {
 	x := s.sessions.byID[id]
 	if x == nil {
 		x = s.sessions.spare.Take()
-		x.ID, x.at = id, noSeat
+		x.ID = id
 	}
 	return x
 }
 
 // move puts x where the task that uses it says. It becomes the current session there if the task named it, or if there is none.
 func (t *sessions) move(x *session, to place, named bool) {
-	if x.at.place != to {
+	if x.place != to {
 		t.unseat(x)
-		if x.at.agent != to.agent {
-			x.set(thread{})
+		if x.agent != to.agent {
+			x.thread = thread{}
 		}
+		x.place = to
 	}
-	if x.seated() {
+	old := t.seats[to]
+	if x.seated || old != nil && !named {
 		return
 	}
-	at := t.seats[to]
-	if at == nil {
-		at = &seat{place: to}
-	}
-	x.at = at
-	old := at.taken
-	if old != nil && !named {
-		return
-	}
-	t.seats[to], at.taken = at, x
-	if old != nil {
+	if t.seat(x); old != nil {
 		t.dropUnused(old)
 	}
 }
 
+// seat makes x the current session of its place.
+func (t *sessions) seat(x *session) {
+	if old := t.seats[x.place]; old != nil {
+		old.seated = false
+	}
+	t.seats[x.place], x.seated = x, true
+}
+
 // unseat makes x the current session of nothing.
 func (t *sessions) unseat(x *session) {
-	if x.seated() {
-		delete(t.seats, x.at.place)
-		x.at.taken = nil
+	if x.seated {
+		delete(t.seats, x.place)
+		x.seated = false
 	}
 }
 
@@ -279,7 +245,7 @@ func (s *Queues) leaveSession(l *Item, ended bool) {
 	}
 	l.sess = nil
 	x.uses--
-	if ended && strings.HasPrefix(x.at.key, state.LanePrefixTask) {
+	if ended && strings.HasPrefix(x.key, state.LanePrefixTask) {
 		s.sessions.unseat(x)
 	}
 	s.sessions.dropUnused(x)
@@ -287,7 +253,7 @@ func (s *Queues) leaveSession(l *Item, ended bool) {
 
 // dropUnused forgets x unless a task uses it or it is a current one.
 func (t *sessions) dropUnused(x *session) {
-	if x.uses > 0 || x.seated() {
+	if x.uses > 0 || x.seated {
 		return
 	}
 	delete(t.byID, x.ID)
@@ -300,8 +266,8 @@ func (s *Queues) native(t *state.Task) string {
 	if t.AgentSession != "" || t.SessionID == "" {
 		return t.AgentSession
 	}
-	if x := s.sessions.byID[t.SessionID]; x != nil && x.at.agent == t.Agent {
-		return x.agents().native
+	if x := s.sessions.byID[t.SessionID]; x != nil && x.agent == t.Agent {
+		return x.native
 	}
 	return ""
 }
@@ -310,11 +276,9 @@ func (s *Queues) native(t *state.Task) string {
 // one. Several sessions of stint may go on with one native session: the highest count is the latest.
 func (s *Queues) ThreadOf(agent, native string) (counted state.Usage, ok bool) {
 	for _, x := range s.sessions.byID {
-		now := x.agents()
-		if native == "" || now.native != native || x.at.agent != agent || now.counted == (state.Usage{}) {
-			continue
+		if native != "" && x.native == native && x.agent == agent && x.counted != (state.Usage{}) {
+			counted, ok = counted.Combine(x.counted, highest, highest), true
 		}
-		counted, ok = counted.Combine(now.counted, highest, highest), true
 	}
 	return counted, ok
 }
@@ -367,7 +331,7 @@ func (s *Queues) lastUsed(key string, agents []string, begun bool) (last, accoun
 	for _, agent := range agents {
 		for _, name := range slices.Sorted(maps.Keys(s.accounts)) {
 			x := s.current(place{key, agent, name})
-			if x != nil && !x.UpdatedAt.Before(at) && (x.agents().native != "" || !begun) {
+			if x != nil && !x.UpdatedAt.Before(at) && (x.native != "" || !begun) {
 				last, account, at = agent, name, x.UpdatedAt
 			}
 		}
@@ -388,18 +352,17 @@ func (s *Queues) sessionView(x *session) (state.Session, bool) {
 	if x == nil {
 		return state.Session{}, false
 	}
-	at, now := x.at.place, x.agents()
 	return state.Session{
-		Key: at.key, ID: x.ID, Agent: at.agent, Account: at.account, Native: now.native, UpdatedAt: x.UpdatedAt, LastTask: s.ID(x.last), Thread: now.counted,
+		Key: x.key, ID: x.ID, Agent: x.agent, Account: x.account, Native: x.native, UpdatedAt: x.UpdatedAt, LastTask: s.ID(x.last), Thread: x.counted,
 	}, true
 }
 
 // Sessions returns the current sessions, the one that was used last first. Those of lanes that belong to one task are left out.
 func (s *Queues) Sessions() []state.Session {
 	var list []*session
-	for p, at := range s.sessions.seats {
+	for p, x := range s.sessions.seats {
 		if !strings.HasPrefix(p.key, state.LanePrefixTask) {
-			list = append(list, at.taken)
+			list = append(list, x)
 		}
 	}
 	for key, ln := range s.lanes {
@@ -421,17 +384,12 @@ func (s *Queues) Sessions() []state.Session {
 func (s *Queues) CarriedSessions() []string {
 	var lines []string
 	for x := range s.allSessions {
-		if l := s.live[x.last]; l != nil && !x.seated() && x.impliedBy(s.Whole(l)) && s.current(x.at.place) != nil {
+		if l := s.live[x.last]; l != nil && !x.seated && x.impliedBy(s.Whole(l)) && s.current(x.place) != nil {
 			continue // the merged record of that task says all, as of most that wait
 		}
-		current := ""
-		if x.seated() {
-			current = "true"
-		}
-		at, now := x.at.place, x.agents()
-		home := s.home(at.key)
-		lines = append(lines, state.FormatWords("key", at.key, "sessionId", x.ID, "agent", at.agent, "account", at.account, "nativeId", now.native,
-			"updatedAt", state.ExactTime(x.UpdatedAt), "lastTask", s.ID(x.last), "current", current, "thread", state.ThreadTokens(now.counted),
+		home := s.home(x.key)
+		lines = append(lines, state.FormatWords("key", x.key, "sessionId", x.ID, "agent", x.agent, "account", x.account, "nativeId", x.native,
+			"updatedAt", state.ExactTime(x.UpdatedAt), "lastTask", s.ID(x.last), "current", state.Flag(x.seated), "thread", state.ThreadTokens(x.counted),
 			"workspace", s.Keys.List[home.dir], "workspaceBy", s.Keys.List[home.by]))
 	}
 	slices.Sort(lines)
@@ -441,9 +399,8 @@ func (s *Queues) CarriedSessions() []string {
 // SetSessions makes the sessions what they were before a compaction.
 func (s *Queues) SetSessions(lines []map[string]string) {
 	t := &s.sessions
-	seats := maps.Clone(t.seats) // which they share
-	for _, at := range seats {
-		at.taken = nil
+	for _, x := range t.seats {
+		x.seated = false
 	}
 	clear(t.seats)
 	for _, n := range t.implied {
@@ -458,19 +415,16 @@ func (s *Queues) SetSessions(lines []map[string]string) {
 		t.byID[x.ID] = x
 		s.account(at.account)
 		t.unseat(x) // it was named twice
-		if seats[at] == nil {
-			seats[at] = &seat{place: at}
-		}
-		x.at, x.last = seats[at], n
+		x.place, x.last = at, n
 		x.UpdatedAt, _ = state.ParseTime(m["updatedAt"]) // zero if it cannot be read
 		counted, _ := state.ParseThread([]byte(m["thread"]))
-		x.set(thread{m["nativeId"], counted})
+		x.thread = thread{m["nativeId"], counted}
 		if m["workspace"] != "" && at.key != "" {
 			key := s.Keys.Number(at.key)
 			s.homes[key] = home{max(n, s.homes[key].n), s.Keys.Number(m["workspace"]), s.Keys.Number(m["workspaceBy"])}
 		}
 		if m["current"] != "" {
-			t.seats[at], x.at.taken = x.at, x
+			t.seat(x)
 		}
 	}
 	for _, x := range t.byID {
@@ -483,8 +437,8 @@ func (s *Queues) SetSessions(lines []map[string]string) {
 // sessions that are known show; those whose last task was lost, by its number, do not.
 func (s *Queues) OwnerOf(native string, lost func(n uint32) bool) (agent, account string, ok bool) {
 	for _, x := range s.sessions.byID {
-		if native != "" && x.agents().native == native && !lost(x.last) {
-			return x.at.agent, x.at.account, true
+		if native != "" && x.native == native && !lost(x.last) {
+			return x.agent, x.account, true
 		}
 	}
 	return "", "", false
