@@ -84,13 +84,12 @@ func (l *Log) writeIndex() {
 	_ = durable.PutFileOn(l.opts.FS, filepath.Join(l.opts.Dir, l.opts.Files.Index()), binary.LittleEndian.AppendUint32(c.Bytes, checksum(c.Bytes))) // without it the next start takes longer
 }
 
-// resume goes on where the last log has ended, if all is as that has left it. A cache that does not count now never will, and goes.
-func (l *Log) resume() (ok bool) {
+// resume goes on where the last log has ended, if all is as that has left it; the journal has that size. A cache that does not count now never will, and goes.
+func (l *Log) resume(size int64) (ok bool) {
 	_, _ = program()
 	path := filepath.Join(l.opts.Dir, l.opts.Files.Index())
 	data, err := durable.ReadFile(l.opts.FS, path)
-	fi, serr := l.journal.file.Stat()
-	if err != nil || serr != nil || l.opts.Code == nil {
+	if err != nil || l.opts.Code == nil {
 		return false
 	}
 	defer func() {
@@ -102,7 +101,7 @@ func (l *Log) resume() (ok bool) {
 	if end < 0 || binary.LittleEndian.Uint32(data[end:]) != checksum(data[:end]) {
 		return false
 	}
-	l.journal.setSize(fi.Size())
+	l.journal.setSize(size)
 	stamps, text, want := l.stamps(), "", plain.Coder{}
 	want.Texts(&stamps)
 	if stamps == "" || !bytes.HasPrefix(data[:end], want.Bytes) { // what another program has written may mean anything

@@ -199,13 +199,14 @@ func (l *Log) openFiles() error {
 		return err
 	}
 	l.journal = &journal{fs: l.opts.FS, name: l.opts.Files.Journal(), path: filepath.Join(l.opts.Dir, l.opts.Files.Journal())}
-	if l.journal.file, err = tasksfile.Open(l.opts.FS, l.journal.path, os.O_RDWR|os.O_APPEND); err != nil {
+	var fi fs.FileInfo
+	if l.journal.file, fi, err = tasksfile.Open(l.opts.FS, l.journal.path, os.O_RDWR|os.O_APPEND); err != nil {
 		return err
 	}
 	if l.opts.Started != nil {
 		l.opts.Started(l)
 	}
-	if l.resume() {
+	if l.resume(fi.Size()) {
 		return l.journal.file.Datasync() // as after a replay
 	}
 	entries, ends, err := archive.Load(l.opts.FS, l.opts.Dir, l.opts.Files)
@@ -223,10 +224,6 @@ func (l *Log) openFiles() error {
 		l.opts.Archived(e)
 	}
 	l.opts.Locker.Unlock()
-	fi, err := l.journal.file.Stat()
-	if err != nil {
-		return err
-	}
 	compared := l.compare(fi.Size())
 	defer compared.Wait()
 	l.refused = map[uint64]bool{}

@@ -22,15 +22,11 @@ var ErrChanged = errors.New(ledger.TasksName + " was changed meanwhile")
 
 // draft writes the file fresh of what rewrite makes of the file path, with its mode, durable but for its name.
 func draft(fsys durable.FS, path, fresh string, rewrite func(old io.ReaderAt, w io.Writer) error) (f durable.File, err error) {
-	old, err := Open(fsys, path, os.O_RDONLY)
+	old, fi, err := Open(fsys, path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, old.Close()) }()
-	fi, err := old.Stat()
-	if err != nil {
-		return nil, err
-	}
 	return durable.WriteNew(fsys, fresh, fi.Mode().Perm(), func(w io.Writer) error { return rewrite(old, w) })
 }
 

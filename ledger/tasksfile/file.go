@@ -355,15 +355,11 @@ func readAll(ctx context.Context) func(io.ReaderAt, int64) ([]byte, error) {
 }
 
 func readSnapshot(fsys durable.FS, path string, read func(io.ReaderAt, int64) ([]byte, error)) (s Snapshot, err error) {
-	f, err := Open(fsys, path, os.O_RDONLY)
+	f, fi, err := Open(fsys, path, os.O_RDONLY)
 	if err != nil {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	fi, err := f.Stat()
-	if err != nil {
-		return s, err
-	}
 	s.ID = durable.IDOf(fi)
 	s.Data, err = read(f, fi.Size())
 	if ledger.IsJournal(s.Data) {
@@ -430,15 +426,11 @@ const maxText = 1 << 20
 // into memory as a whole. If they are the same, and there is but text above, nothing was changed
 // since the file was written; see, which is nil otherwise, marks it as seen.
 func (t *File) EndsWith(records *io.SectionReader) (see func(), err error) {
-	f, err := Open(t.fs, t.path, os.O_RDONLY)
+	f, fi, err := Open(t.fs, t.path, os.O_RDONLY)
 	if err != nil {
 		return nil, nil // read it as usual, and fail there if need be
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
 	all, blank := records.Size(), endsBlank(f, fi.Size())
 	if !blank {
 		all-- // the last record has no empty line behind it
@@ -506,18 +498,17 @@ func explain(path string, err error) error {
 	return &Error{Path: path, What: bad.What, Hint: bad.Hint}
 }
 
-// Open opens one of the two files of the ledger. The error is an [*Error] where that is known.
-func Open(fsys durable.FS, path string, flag int) (durable.File, error) {
-	f, err := fsys.OpenFile(path, flag, 0)
-	if err != nil {
-		return nil, explain(path, err)
+// Open opens one of the two files of the ledger, and returns its state then. The error is an [*Error] where that is known.
+func Open(fsys durable.FS, path string, flag int) (f durable.File, fi fs.FileInfo, err error) {
+	if f, err = fsys.OpenFile(path, flag, 0); err != nil {
+		return nil, nil, explain(path, err)
 	}
-	fi, err := f.Stat()
+	fi, err = f.Stat()
 	if err == nil && fi.Size() > durable.MaxFile {
 		err = &Error{Path: path, What: fmt.Sprintf("has %d bytes, more than a ledger may have", fi.Size())}
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, nil, errors.Join(err, f.Close())
 	}
-	return f, nil
+	return f, fi, nil
 }
