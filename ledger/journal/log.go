@@ -135,13 +135,11 @@ type Log struct {
 
 // facts are what the log knows of its journal, beside the fold.
 type facts struct {
-	edited bool // some record adopts the edit of another
-	lacks  salvage.Gaps
-	known  reconcile.Known
+	lacks salvage.Gaps
+	known reconcile.Known
 }
 
 func (k *facts) read(s *ledger.Section) {
-	k.edited = k.edited || s.Get(ledger.KeyEdits) != nil
 	k.lacks.Read(s)
 	k.known.Read(s)
 }

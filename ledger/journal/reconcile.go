@@ -99,7 +99,7 @@ func (l *Log) look(ctx context.Context, aside func(func() error) error) (v view,
 // reconcileAtStart takes over what was changed while no log was open.
 func (l *Log) reconcileAtStart(c *comparison) error {
 	l.tasks.SetNewest(l.seq)
-	if !l.edited && len(l.damage) == 0 { // else the same bytes may still be an edit that was taken back
+	if len(l.known.Edited)+len(l.damage) == 0 { // else the same bytes may still be an edit that was taken back
 		if c.Wait(); c.size != l.journal.size { // it had a torn tail
 			c = l.compare(l.journal.size)
 			c.Wait()
