@@ -160,7 +160,7 @@ func (f *finder) expand(ctx context.Context, pattern string) []candidate {
 			return nil
 		case err != nil:
 			return nil // what cannot be read has no notes
-		case d.IsDir() && (d.Name() == ".git" || depth(name) >= len(parts) && !deep):
+		case d.IsDir() && (d.Name() == ".git" || name != top && strings.Count(name, "/")+1 >= len(parts) && !deep):
 			return fs.SkipDir
 		case !d.IsDir() && matches(parts, strings.Split(name, "/")):
 			names = append(names, candidate{name, d.Type().IsRegular()})
@@ -191,13 +191,6 @@ func (n rootNames) ReadDir(name string) ([]fs.DirEntry, error) {
 	list, err := dir.ReadDir(-1)
 	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return list, err
-}
-
-func depth(name string) int {
-	if name == "." {
-		return 0
-	}
-	return 1 + strings.Count(name, "/")
 }
 
 // matches reports whether the parts of a name fit those of a pattern.

@@ -80,19 +80,14 @@ func fromBothEnds(list []Term) (turned []Term) {
 	return append(turned, list...)
 }
 
+// groupOf says which kinds of terms take turns with others.
+var groupOf = map[float64]int{kindName: 0, kindWord: 1, kindPart: 1, kindNumber: 2, kindPair: 3, kindKana: 3}
+
 // byTurns returns n terms: a name, a word, a number and a pair by turns.
 func byTurns(terms []Term, n int) (list []Term) {
 	var groups [4][]Term
 	for _, t := range terms {
-		g := 3
-		switch t.kind {
-		case kindName:
-			g = 0
-		case kindWord, kindPart:
-			g = 1
-		case kindNumber:
-			g = 2
-		}
+		g := groupOf[t.kind]
 		groups[g] = append(groups[g], t)
 	}
 	for n = min(n, len(terms)); len(list) < n; {

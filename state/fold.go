@@ -235,7 +235,9 @@ var fields = map[string]func(*Folded) any{
 func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err error) {
 	switch string(f.Key) {
 	case KeyStatus:
-		t.Status, err = parseStatus(f.Bytes())
+		if t.Status = Draft; len(f.Bytes()) > 0 {
+			t.Status, err = ParseStatus(f.Bytes())
+		}
 	case KeySessionKey:
 		t.SessionKey, t.Binds = p.get(f.Bytes()), true
 	case KeySessionID:
@@ -376,7 +378,9 @@ func read(field any, f *ledger.Field, p *Pool, k Keep) (err error) {
 			*to = ownString(b)
 		}
 	case *bool:
-		*to, err = parseBool(b)
+		if *to = string(b) == "true"; !*to && string(b) != "false" && len(b) > 0 {
+			err = fmt.Errorf("%q is neither true nor false", b)
+		}
 	case *int:
 		*to, err = parseCount(b)
 	case *int64:
@@ -484,16 +488,6 @@ func parseCost(b []byte) (float64, error) {
 		return 0, fmt.Errorf("%q is not an amount of money", b)
 	}
 	return v, nil
-}
-
-func parseBool(b []byte) (bool, error) {
-	switch string(b) {
-	case "true":
-		return true, nil
-	case "false", "":
-		return false, nil
-	}
-	return false, fmt.Errorf("%q is neither true nor false", b)
 }
 
 // FormatThread returns the value of threadTokens: input, cached input, output and

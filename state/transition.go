@@ -66,32 +66,21 @@ var otherNames = map[string]Status{
 	"finished": Done, "error": Failed, "stopped": Canceled, "deadletter": Dead, "dead-letter": Dead,
 }
 
-// ParseStatus reads a status. The error of an unknown one names the nearest.
-func ParseStatus(s string) (Status, error) {
-	if st := Status(s); slices.Contains(Statuses[:], st) {
-		return st, nil
-	}
-	near, known := otherNames[strings.ToLower(s)], []string{}
+// ParseStatus reads a status, without a copy of a known one. The error of an unknown one names the nearest.
+func ParseStatus[T string | []byte](s T) (Status, error) {
 	for _, st := range Statuses {
-		known = append(known, string(st))
-	}
-	if near = cmp.Or(near, Status(Nearest(strings.ToLower(s), known))); near != "" {
-		return "", fmt.Errorf("unknown status %q; did you mean %s?", s, near)
-	}
-	return "", fmt.Errorf("unknown status %q; it is one of draft, queued, running, done, failed, canceled, dead", s)
-}
-
-// parseStatus is ParseStatus without a copy of a known status. Nothing at all is a draft.
-func parseStatus(b []byte) (Status, error) {
-	for _, st := range Statuses {
-		if string(b) == string(st) {
+		if string(s) == string(st) {
 			return st, nil
 		}
 	}
-	if len(b) == 0 {
-		return Draft, nil
+	low, known := strings.ToLower(string(s)), []string{}
+	for _, st := range Statuses {
+		known = append(known, string(st))
 	}
-	return ParseStatus(string(b))
+	if near := cmp.Or(otherNames[low], Status(Nearest(low, known))); near != "" {
+		return "", fmt.Errorf("unknown status %q; did you mean %s?", s, near)
+	}
+	return "", fmt.Errorf("unknown status %q; it is one of draft, queued, running, done, failed, canceled, dead", s)
 }
 
 // Nearest returns the known word that a word was probably meant to be, or "": at most two

@@ -309,9 +309,7 @@ func (s *Queues) LaneAgent(key string, agents []string) (agent, account string) 
 	if ln := s.lanes[key]; ln != nil && len(ln.queue) > 0 {
 		last := ln.queue[len(ln.queue)-1]
 		if agent := s.agent(last); slices.Contains(agents, agent) {
-			var t state.Folded
-			s.WholeInto(&last.Body, &t)
-			return agent, t.Account
+			return agent, s.Whole(last).Account
 		}
 	}
 	return s.lastUsed(key, agents, false)
