@@ -617,7 +617,7 @@ func (l *Log) refold(file durable.File, data []byte) (err error) {
 	for _, e := range entries {
 		l.opts.Archived(e)
 	}
-	l.facts, l.stale, l.recent = facts{}, false, recent{}
+	l.facts, l.stale, l.recent = facts{}, false, nil
 	l.journal.near[0].Store(&window{file: file, data: data}) // another hand may change the file meanwhile
 	ledger.EachRecord(data, func(s *ledger.Section) {        // what is left of a change is all that there is of it
 		l.seq = max(l.seq, s.Seq) // numbers are not given twice, though their records may be lost
@@ -625,7 +625,7 @@ func (l *Log) refold(file durable.File, data []byte) (err error) {
 	})
 	l.journal.near[0].Store(nil)
 	l.journal.setSize(int64(len(data)))
-	l.recent.add(data[max(0, len(data)-maxRecent):])
+	l.remember(data)
 	l.opts.OnRefoldEnd()
 	for _, f := range l.followers() {
 		f.Replaced()

@@ -93,7 +93,7 @@ func (l *Log) putBackJournal() error {
 		}
 		doc := ledger.Parse(snap.Data)
 		known := salvage.Known(doc.Sections, salvage.OriginalsOf(doc))
-		maps.Copy(known, salvage.Known(ledger.Parse(slices.Concat(l.recent.old, l.recent.new)).Sections, nil))
+		maps.Copy(known, salvage.Known(ledger.Parse(l.recent).Sections, nil))
 		maps.DeleteFunc(known, func(seq uint64, _ []byte) bool { // a person's number, or one of before a compaction
 			return seq > l.seq || l.lacks.Has(seq)
 		})
@@ -115,21 +115,16 @@ func (l *Log) putBackJournal() error {
 	return l.install(data, extra, "was changed by another hand and has been put back", lost)
 }
 
-// recent is the end of the journal, perhaps from within a record on: what another hand takes
-// away from both files at once is nowhere else. It belongs to the log's goroutine.
-type recent struct{ old, new []byte }
-
-// maxRecent is how many bytes of it there are at least, and half of what there are at most.
+// maxRecent is how many bytes of the journal are remembered at least, and half of what there are at most.
 const maxRecent = 4 << 20
 
-// add notes a batch, unless it is larger than all that is remembered.
-func (r *recent) add(batch []byte) {
-	if len(r.new)+len(batch) > maxRecent {
-		r.old, r.new = r.new, r.old[:0]
+// remember notes a batch, or its end: what another hand takes away from both files at once is nowhere else.
+func (l *Log) remember(batch []byte) {
+	batch = batch[max(0, len(batch)-maxRecent):]
+	if len(l.recent)+len(batch) > 2*maxRecent {
+		l.recent = append(l.recent[:0], l.recent[len(l.recent)-maxRecent:]...)
 	}
-	if len(batch) <= maxRecent {
-		r.new = append(r.new, batch...)
-	}
+	l.recent = append(l.recent, batch...)
 }
 
 // restoreMissing puts into the journal the records of tasks.md that it lacks, or has otherwise and without an

@@ -54,7 +54,7 @@ func (l *Log) stamps() string {
 	if err != nil || l.readEnd() != nil || !l.journal.holdsPlace() {
 		return ""
 	}
-	text := fmt.Sprint(durable.IDOf(exe), checksum(l.recent.new))
+	text := fmt.Sprint(durable.IDOf(exe), checksum(l.recent))
 	for _, name := range []string{l.opts.Files.Journal(), l.opts.Files.Ledger(), archive.Dir, filepath.Join(archive.Dir, l.opts.Files.Index())} {
 		if fi, err := l.opts.FS.Stat(filepath.Join(l.opts.Dir, name)); err == nil { // else it is not there
 			text += fmt.Sprint(durable.IDOf(fi), durable.Changed(fi))

@@ -105,9 +105,9 @@ type Log struct {
 	rebuilt bool            // Open has made the journal of tasks.md alone
 	refused map[uint64]bool // records that had no effect when the journal was replayed on Open; then nil
 	stale   bool            // the fold lacks what the journal has; owned by the log's goroutine
-	recent  recent
-	resumed string // the stamps of the cache that Open has gone on from
-	memory  []byte // for the next batch; owned by the log's goroutine
+	recent  []byte          // the end of the journal, perhaps from within a record on; owned by the log's goroutine
+	resumed string          // the stamps of the cache that Open has gone on from
+	memory  []byte          // for the next batch; owned by the log's goroutine
 	tasks   *tasksfile.File
 	gone    map[string]bool // what Options.OnDelete was last told; owned by the log's goroutine
 
@@ -243,8 +243,7 @@ func (l *Log) openFiles() error {
 // readEnd notes the recent records.
 func (l *Log) readEnd() (err error) {
 	size := min(l.journal.size, maxRecent)
-	l.recent = recent{}
-	l.recent.new, err = io.ReadAll(io.NewSectionReader(l.journal.file, l.journal.size-size, size))
+	l.recent, err = io.ReadAll(io.NewSectionReader(l.journal.file, l.journal.size-size, size))
 	return err
 }
 
@@ -414,7 +413,7 @@ func (l *Log) commit(waiting []*update) (again []*update, err error) {
 		l.answer(b, &took, told)
 		return again, fatal
 	}
-	l.recent.add(b.bytes)
+	l.remember(b.bytes)
 	first := l.seq + 1
 	l.seq = b.seq
 	if !l.applyBatch(b.bytes, l.journal.size-int64(len(b.bytes))) && l.journal.doubted.Load() {
