@@ -6,7 +6,6 @@ package limits
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,49 +26,41 @@ func (b Budget) Plus(c Budget) Budget {
 	return Budget{b.USD + c.USD, max(b.Tokens, c.Tokens, b.Tokens+c.Tokens), b.Time + c.Time}
 }
 
-// tokenUnits has what tokens may be counted in, the longest names first, and tokensOf how many each is.
-var (
-	tokenUnits = []string{"mtok", "ktok", "tok"}
-	tokensOf   = []float64{1e6, 1e3, 1}
-)
-
 // most is the largest amount that is read, of dollars and of tokens: as good as any, and far from where sums overflow.
 const most = 1e15
 
 // ParseBudget reads a budget such as 5usd, 200ktok, 90m or "5usd 2h": amounts with a unit, with blanks
 // or commas between them; "" is none.
 func ParseBudget(s string) (b Budget, err error) {
-	var twice Budget
 	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == ',' }) {
-		low := strings.ToLower(word)
-		var ok bool
-		if text, is := strings.CutSuffix(low, "usd"); is {
-			n, is := amount(text)
-			twice.USD = b.USD
-			b.USD = min(n, most)
-			ok = is && b.USD >= smallest.USD
-		} else if i := slices.IndexFunc(tokenUnits, func(unit string) bool { return strings.HasSuffix(low, unit) }); i >= 0 {
-			n, is := amount(strings.TrimSuffix(low, tokenUnits[i]))
-			twice.Tokens = b.Tokens
-			b.Tokens = int64(min(n*tokensOf[i], most))
-			ok = is && b.Tokens > 0
-		} else if d, err := time.ParseDuration(low); err == nil {
-			twice.Time = b.Time
-			b.Time, ok = d, d >= smallest.Time
-		}
+		one, ok := amount(strings.ToLower(word))
 		if !ok {
 			return Budget{}, fmt.Errorf("%q is no budget such as 5usd, 200ktok or 90m", word)
 		}
-		if twice != (Budget{}) {
+		if b.USD*one.USD > 0 || min(b.Tokens, one.Tokens) > 0 || min(b.Time, one.Time) > 0 {
 			return Budget{}, fmt.Errorf("%q is the second amount of its kind; write one, such as 1h30m", word)
 		}
+		b = b.Plus(one)
 	}
 	return b, nil
 }
 
-func amount(s string) (float64, bool) {
-	v, err := strconv.ParseFloat(s, 64)
-	return v, err == nil && v > 0 && !math.IsInf(v, 0)
+// amount reads one of those, which is no less than the smallest.
+func amount(word string) (b Budget, ok bool) {
+	if d, err := time.ParseDuration(word); err == nil {
+		return Budget{Time: d}, d >= smallest.Time
+	}
+	i := strings.LastIndexAny(word, ".0123456789") + 1
+	n, err := strconv.ParseFloat(word[:i], 64)
+	if err != nil {
+		return b, false
+	}
+	if word[i:] == "usd" {
+		b.USD = min(n, most)
+	}
+	tokens := map[string]float64{"tok": 1, "ktok": 1e3, "mtok": 1e6}[word[i:]]
+	b.Tokens = int64(min(n*tokens, most))
+	return b, b.USD >= smallest.USD || b.Tokens >= smallest.Tokens
 }
 
 // String returns a budget as ParseBudget reads it.
