@@ -90,8 +90,11 @@ Anything a person writes here is kept. To run a task by hand, append a section:
 // EmptyJournal is a journal without records.
 const EmptyJournal = JournalLine + "\n\n"
 
-// NewerFormat returns the error for a file of a later version of the format.
-func NewerFormat(path string, v int) error {
+// CheckFormat returns an error if a file is of a later version of the format.
+func CheckFormat(path string, v int) error {
+	if v <= FormatVersion {
+		return nil
+	}
 	return fmt.Errorf("%s has format %d, this stint knows formats up to %d: use the newer stint that wrote it", path, v, FormatVersion)
 }
 

@@ -186,10 +186,7 @@ func (f *Follower) open() error {
 		return errors.Join(err, file.Close())
 	}
 	head, err := io.ReadAll(io.NewSectionReader(file, 0, 4<<10))
-	if v := ledger.VersionOf(head); err == nil && v > ledger.FormatVersion {
-		err = ledger.NewerFormat(f.path, v)
-	}
-	if err != nil {
+	if err = cmp.Or(err, ledger.CheckFormat(f.path, ledger.VersionOf(head))); err != nil {
 		return errors.Join(err, file.Close())
 	}
 	f.file = file

@@ -282,8 +282,8 @@ func (l *Log) ensureJournal() error {
 		return err
 	}
 	doc := ledger.Parse(snap.Data)
-	if doc.Version > ledger.FormatVersion {
-		return ledger.NewerFormat(l.tasks.Path(), doc.Version)
+	if err := ledger.CheckFormat(l.tasks.Path(), doc.Version); err != nil {
+		return err
 	}
 	out, n := salvage.Journal(doc)
 	if empty && n == 0 {

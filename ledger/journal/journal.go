@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -38,11 +39,8 @@ func (j *journal) replay(apply func(*ledger.Section), report func(*ledger.Syntax
 		return 0, err
 	}
 	head, err := io.ReadAll(io.NewSectionReader(j.file, 0, 4<<10))
-	if err != nil {
+	if err = cmp.Or(err, ledger.CheckFormat(j.path, ledger.VersionOf(head))); err != nil {
 		return 0, err
-	}
-	if v := ledger.VersionOf(head); v > ledger.FormatVersion {
-		return 0, ledger.NewerFormat(j.path, v)
 	}
 	good, found, err := ledger.ReplayJournal(j.file, fi.Size(), func(s *ledger.Section) {
 		seq = max(seq, s.Seq)

@@ -176,7 +176,7 @@ func Open(opts Options) (*Log, error) {
 func (l *Log) openFiles() error {
 	err := CheckLayout(l.opts.FS, l.opts.Dir)
 	if errors.Is(err, fs.ErrNotExist) { // it is a new one
-		err = durable.WriteFile(l.opts.FS, filepath.Join(l.opts.Dir, "format"), fmt.Appendf(nil, "%d\n", layoutVersion))
+		err = durable.WriteFile(l.opts.FS, filepath.Join(l.opts.Dir, "format"), fmt.Appendf(nil, "%d\n", ledger.FormatVersion))
 	}
 	if err != nil {
 		return err
@@ -247,9 +247,6 @@ func (l *Log) readEnd() (err error) {
 	return err
 }
 
-// layoutVersion is the version of the state directory's layout.
-const layoutVersion = 1
-
 // CheckLayout refuses a state directory that a newer stint wrote. Its error wraps fs.ErrNotExist where no log was opened yet.
 func CheckLayout(fsys durable.FS, dir string) error {
 	path := filepath.Join(dir, "format")
@@ -259,12 +256,9 @@ func CheckLayout(fsys durable.FS, dir string) error {
 	}
 	v, err := strconv.Atoi(string(bytes.TrimSpace(data)))
 	if err != nil {
-		return fmt.Errorf("%s does not hold a version number; this stint writes %d there", path, layoutVersion)
+		return fmt.Errorf("%s does not hold a version number; this stint writes %d there", path, ledger.FormatVersion)
 	}
-	if v > layoutVersion {
-		return ledger.NewerFormat(path, v)
-	}
-	return nil
+	return ledger.CheckFormat(path, v)
 }
 
 // apply folds a record that the journal has, under Locker. An error says that it has no effect.

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,10 +85,7 @@ func (l *Log) look(ctx context.Context, aside func(func() error) error) (v view,
 		if v.texts, err = reconcile.ReadTexts(ctx, f, v.file, size, end, simple); err != nil {
 			return nil, err
 		}
-		if doc := v.texts.Doc; doc.Version > ledger.FormatVersion {
-			return nil, ledger.NewerFormat(l.tasks.Path(), doc.Version)
-		}
-		return v.texts.Doc.Data, nil
+		return v.texts.Doc.Data, ledger.CheckFormat(l.tasks.Path(), v.texts.Doc.Version)
 	})
 	if err == nil {
 		_, records, _ := ledger.CutLine(v.texts.Journal, 0)
@@ -367,16 +365,15 @@ func (l *Log) nudge() error {
 func Preview(opts Options, records, tasks []byte) (r reconcile.Report, err error) {
 	opts.OnDelete = nil
 	doc := ledger.Parse(tasks)
-	switch {
-	case records == nil:
+	if records == nil {
 		p := &reconcile.Plan{File: opts.Files.Ledger()}
 		p.Parsed(doc.Findings)
 		r.Add(p)
 		return r, nil
-	case doc.Version > ledger.FormatVersion:
-		return r, ledger.NewerFormat(filepath.Join(opts.Dir, opts.Files.Ledger()), doc.Version)
-	case ledger.VersionOf(records) > ledger.FormatVersion:
-		return r, ledger.NewerFormat(filepath.Join(opts.Dir, opts.Files.Journal()), ledger.VersionOf(records))
+	}
+	ledgerErr := ledger.CheckFormat(filepath.Join(opts.Dir, opts.Files.Ledger()), doc.Version)
+	if err := cmp.Or(ledgerErr, ledger.CheckFormat(filepath.Join(opts.Dir, opts.Files.Journal()), ledger.VersionOf(records))); err != nil {
+		return r, err
 	}
 	texts := &reconcile.Texts{Doc: doc, Journal: records, End: int64(len(records))}
 	p, err := reconcile.Compare(context.Background(), texts, opts.planInput())

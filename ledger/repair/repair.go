@@ -196,8 +196,8 @@ func (r *repairer) apply() (out []byte, notes []*ledger.SyntaxError) {
 func CheckFile(name string, data []byte, check func(*ledger.Section) error) []*ledger.SyntaxError {
 	doc := ledger.Parse(data)
 	found := slices.Clone(doc.Findings)
-	if doc.Version > ledger.FormatVersion {
-		found = append(found, &ledger.SyntaxError{Line: 1, Msg: ledger.NewerFormat(name, doc.Version).Error()})
+	if err := ledger.CheckFormat(name, doc.Version); err != nil {
+		found = append(found, &ledger.SyntaxError{Line: 1, Msg: err.Error()})
 	}
 	for _, r := range refusals(doc, check) {
 		found = append(found, r.finding)
