@@ -130,24 +130,11 @@ func (q *query) token(token string) {
 // isNumber reports whether a token is a number, a date, a time, an address, a version
 // or the like: it has digits, and no three letters together.
 func isNumber(token string) bool {
-	digits, letters := false, 0
-	for _, r := range token {
-		switch {
-		case unicode.IsDigit(r):
-			digits, letters = true, 0
-		case dense(r):
-			return false
-		case unicode.IsLetter(r):
-			letters++
-		default:
-			letters = 0
-		}
-		if letters > 2 {
-			return false
-		}
-	}
-	return digits
+	return strings.ContainsFunc(token, unicode.IsDigit) && !threeLetters().MatchString(token) &&
+		!strings.ContainsFunc(token, func(r rune) bool { return dense(r) && !unicode.IsDigit(r) })
 }
+
+var threeLetters = lazy.Regexp(`\p{L}{3}`)
 
 func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
