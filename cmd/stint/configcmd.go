@@ -87,15 +87,13 @@ type shownKey struct {
 
 // shown returns every setting as it may be seen by anybody.
 func (c *Config) shown() []shownKey {
-	var list []shownKey
-	for _, k := range keys {
+	return mapped(keys, func(k *key) shownKey {
 		value := k.get(c)
-		if text, isText := value.(string); isText && k.redact != nil {
+		if text, _ := value.(string); text != "" && k.redact != nil {
 			value = k.redact(text)
 		}
-		list = append(list, shownKey{k.inFile(), value, c.origins[k.name].where})
-	}
-	return list
+		return shownKey{k.inFile(), value, c.origins[k.name].where}
+	})
 }
 
 // shownBlock returns the settings of a block.

@@ -27,11 +27,8 @@ func secrets(cfg *Config, stateDir string) func() []string {
 	})
 	return func() (values []string) {
 		values = slices.Clone(own())
-		database := cfg.PostgresURL
-		if database == "" && cfg.PostgresURLFile != "" {
-			database, _ = readURLFile(cfg.PostgresURLFile)
-		}
-		if database != "" {
+		if o, on := postgresOptions(cfg, stateDir, nil); on {
+			database, _ := o.URL()
 			if dsn.HasPassword(database) {
 				values = append(values, database)
 			}

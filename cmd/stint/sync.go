@@ -406,12 +406,7 @@ func postgresURLKey() key {
 		}
 		return nil
 	}
-	k.redact = func(s string) string {
-		if s == "" {
-			return ""
-		}
-		return dsn.Redact(s)
-	}
+	k.redact = dsn.Redact
 	return k
 }
 
