@@ -159,13 +159,8 @@ func inBackground(ctx context.Context, f func(context.Context)) (stop func()) {
 	}
 }
 
-// lineWidth returns the room of one line that must not wrap.
-func lineWidth(w any) int {
-	if n := terminalWidth(w); n > 20 {
-		return n - 1
-	}
-	return 79 // a terminal that does not know
-}
+// lineWidth returns the room of one line that must not wrap, also on a terminal that does not know.
+func lineWidth(w any) int { return cmp.Or(terminalWidth(w), 80) - 1 }
 
 const (
 	firstProgress = 300 * time.Millisecond // how long a task may take before a line is shown
