@@ -33,6 +33,8 @@ var (
 	holdCommand   = acting("hold", "let queued tasks wait until they are released", acts("hold"), state.Queued)
 	retryCommand  = acting("retry", "queue tasks that have ended again", (*app).retryTask, state.Draft, state.Done, state.Failed, state.Canceled, state.Dead)
 	rmCommand     = acting("rm", "remove tasks from the lists", acts("remove"))
+	pauseTasks    = dispatching("pause [OPTIONS] [REASON]", "start no more tasks until resume; running tasks continue", nil, true)
+	resumeTasks   = dispatching("resume [OPTIONS]", "start tasks again after pause", cobra.NoArgs, false)
 )
 
 func (a *app) releaseCommand() *cobra.Command {
@@ -139,31 +141,25 @@ func (a *app) moveCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) pauseCommand() *cobra.Command {
-	return a.dispatchCommand("pause [OPTIONS] [REASON]", "start no more tasks until resume; running tasks continue", nil, true)
-}
-
-func (a *app) resumeCommand() *cobra.Command {
-	return a.dispatchCommand("resume [OPTIONS]", "start tasks again after pause", cobra.NoArgs, false)
-}
-
-// dispatchCommand returns a command that pauses or resumes dispatch, also where no master is to run.
-func (a *app) dispatchCommand(use, short string, args cobra.PositionalArgs, paused bool) *cobra.Command {
-	return a.withJSON(command(use, short, args, func(c *cobra.Command, args []string) error {
-		ctx, reason, text := c.Context(), strings.Join(args, " "), "paused: no task is started until stint resume"
-		ask := func(cl *client.Client) error { return cl.Pause(ctx, reason) }
-		if !paused {
-			text, ask = "tasks start again", func(cl *client.Client) error { return cl.Resume(ctx) }
-		}
-		a.creates = true
-		if err := a.callOrOpen(ctx, ask); err != nil {
-			return err
-		}
-		if !paused {
-			a.warnConfig(ctx)
-		}
-		return a.print(map[string]bool{"paused": paused}, text)
-	}))
+// dispatching returns how to build a command that pauses or resumes dispatch, also where no master is to run.
+func dispatching(use, short string, args cobra.PositionalArgs, paused bool) func(*app) *cobra.Command {
+	return func(a *app) *cobra.Command {
+		return a.withJSON(command(use, short, args, func(c *cobra.Command, args []string) error {
+			ctx, reason, text := c.Context(), strings.Join(args, " "), "paused: no task is started until stint resume"
+			ask := func(cl *client.Client) error { return cl.Pause(ctx, reason) }
+			if !paused {
+				text, ask = "tasks start again", func(cl *client.Client) error { return cl.Resume(ctx) }
+			}
+			a.creates = true
+			if err := a.callOrOpen(ctx, ask); err != nil {
+				return err
+			}
+			if !paused {
+				a.warnConfig(ctx)
+			}
+			return a.print(map[string]bool{"paused": paused}, text)
+		}))
+	}
 }
 
 // warnPaused warns on stderr that nothing is started, or next to nothing, if the last answer said so.

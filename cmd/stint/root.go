@@ -52,7 +52,7 @@ var commands = map[string]func(*app) *cobra.Command{
 	"ls": (*app).lsCommand, "show": (*app).showCommand, "files": (*app).filesCommand, "logs": (*app).logsCommand, "wait": (*app).waitCommand,
 	"why": (*app).whyCommand, "verify": (*app).verifyCommand, "cancel": cancelCommand, "retry": retryCommand,
 	"rm": noRun(rmCommand), "hold": holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
-	"pause": noRun((*app).pauseCommand), "resume": noRun((*app).resumeCommand), "send": (*app).sendCommand,
+	"pause": noRun(pauseTasks), "resume": noRun(resumeTasks), "send": (*app).sendCommand,
 	"service": (*app).serviceCommand, "session": (*app).sessionCommand, "cron": (*app).cronCommand, "job": (*app).jobCommand, "account": (*app).accountCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand,
 	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
