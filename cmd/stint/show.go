@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -334,19 +333,16 @@ func (c *collected) find(runDir string, content bool) error {
 	if runDir == "" {
 		return rundir.ErrNotKept
 	}
-	f, fi, err := rundir.OpenCollected(runDir, c.Path)
+	f, _, err := rundir.OpenCollected(runDir, c.Path)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }() // only read from
 	c.File = filepath.Join(runDir, "files", c.Path)
-	switch {
-	case !content:
+	if !content {
 		return nil
-	case fi.Size() > maxContent:
-		return fmt.Errorf("it has more than %d bytes", maxContent)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxContent))
+	data, err := readAtMost(f, maxContent)
 	if err != nil {
 		return plainError(err)
 	}
