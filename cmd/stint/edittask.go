@@ -146,9 +146,8 @@ func (t *taskEdit) goodPart(r ledger.Record, s *ledger.Section, check func(*ledg
 			break
 		}
 		key, line := "", s.Line
-		var at interface{ FieldKey() string }
-		if errors.As(err, &at) {
-			key = at.FieldKey()
+		if wrong, ok := errors.AsType[*state.RecordError](err); ok {
+			key = wrong.Key
 		}
 		if f := s.Get(key); f != nil {
 			line = s.LineOf(f)
