@@ -147,10 +147,8 @@ func (a *app) configSetCommand() *cobra.Command {
 		}
 		return err
 	}, func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		for i := range keys {
-			if len(args) == 0 {
-				names = append(names, keys[i].inFile()+"\t"+keys[i].help)
-			}
+		if len(args) == 0 {
+			names = mapped(keys, func(k *key) string { return k.inFile() + "\t" + k.help })
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})

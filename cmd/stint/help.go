@@ -66,9 +66,7 @@ func (a *app) helpCommand() *cobra.Command {
 		}
 		return usage(strings.TrimSpace("stint help "+state.Nearest(name, known)), "there is no topic and no command %q", clip(name, 40))
 	}, func(c *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		for _, t := range topics() {
-			names = append(names, t.Name+"\t"+t.Title)
-		}
+		names = mapped(topics(), func(t *wire.Topic) string { return t.Name + "\t" + t.Title })
 		for _, cmd := range c.Root().Commands() {
 			if cmd.IsAvailableCommand() {
 				names = append(names, cmd.Name()+"\t"+cmd.Short)
