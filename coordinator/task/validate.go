@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -199,12 +200,9 @@ func isSessionName(key string) bool {
 
 // CheckSession returns what is wrong with the session that a task names, as an *Error; nil if nothing is.
 func CheckSession(s *TaskSpec) error {
-	if s.SessionKey != "" {
-		if err := CheckSessionKey(s.SessionKey); err != nil {
-			return err
-		}
-	}
 	switch {
+	case s.SessionKey != "" && CheckSessionKey(s.SessionKey) != nil:
+		return CheckSessionKey(s.SessionKey)
 	case s.Resume != "" && s.Resume != "auto" && s.Resume != "always" && s.Resume != "never":
 		return Wrong("resume", "use auto, always or never", "resume %q is unknown", s.Resume)
 	case s.Shared:
@@ -238,9 +236,9 @@ func CheckTime(s *TaskSpec) error {
 
 // CheckLimits returns what is wrong with the numbers, names and labels of a task, as an *Error; nil if nothing.
 func CheckLimits(s *TaskSpec) error {
-	if s.Timeout != "" {
-		if d, err := time.ParseDuration(s.Timeout); err != nil || d <= 0 {
-			return Wrong("timeout", "write for example 30m or 1h15m", "the timeout %q is no duration", s.Timeout)
+	for _, limit := range []struct{ field, name, text string }{{"timeout", "timeout", s.Timeout}, {"verifyTimeout", "verify-timeout", s.VerifyTimeout}} {
+		if d, err := time.ParseDuration(cmp.Or(limit.text, "1s")); err != nil || d <= 0 {
+			return Wrong(limit.field, "write for example 90s, 30m or 1h15m", "the %s %q is no duration", limit.name, limit.text)
 		}
 	}
 	if _, err := limits.ParseBudget(s.Budget); err != nil {
@@ -255,11 +253,8 @@ func CheckLimits(s *TaskSpec) error {
 		return Wrong("model", "name it as the agent's CLI does", "%q cannot be the name of a model: it is one word of letters, digits and . _ : / @ + -", s.Model)
 	case s.AfterPolicy != "" && s.AfterPolicy != state.AfterDone && s.AfterPolicy != state.AfterAny:
 		return Wrong("afterPolicy", "use done or any", "the after-policy %q is unknown", s.AfterPolicy)
-	}
-	if s.IdempotencyKey != "" {
-		if err := CheckKey(s.IdempotencyKey); err != nil {
-			return err
-		}
+	case s.IdempotencyKey != "" && CheckKey(s.IdempotencyKey) != nil:
+		return CheckKey(s.IdempotencyKey)
 	}
 	for _, w := range []struct{ field, what, text string }{
 		{"label", "label", s.Label},
@@ -275,11 +270,6 @@ func CheckLimits(s *TaskSpec) error {
 
 // CheckVerify checks what stands around a verify command.
 func CheckVerify(s *TaskSpec) error {
-	if s.VerifyTimeout != "" {
-		if d, err := time.ParseDuration(s.VerifyTimeout); err != nil || d <= 0 {
-			return Wrong("verifyTimeout", "write for example 90s or 10m", "the verify-timeout %q is no duration", s.VerifyTimeout)
-		}
-	}
 	switch c := s.VerifyCommand; {
 	case c != "" && strings.TrimSpace(c) == "":
 		return Wrong("verifyCommand", "leave it out, or write for example go test ./...", "the verify command is blank")
