@@ -214,12 +214,9 @@ const judgeIntro = "Answer with one JSON object of this schema and nothing else.
 
 // judgePrompt returns what an evaluator is told. All that is not the user's own comes quoted. policy is what the agent was told.
 func judgePrompt(ask string, t *state.Task, out *task.Outcome, policy string) string {
-	var b, changes, found strings.Builder
+	var b, changes strings.Builder
 	for _, f := range t.ChangedFiles {
 		fmt.Fprintf(&changes, "%s %s +%d -%d\n", f.Change, f.Path, f.Added, f.Removed)
-	}
-	for _, f := range out.Findings {
-		found.WriteString(f.Kind + ": " + f.Message + "\n")
 	}
 	shown := func(text string) string { return task.HeadAndTail(text, MaxResult+1<<10, "") } // a result that was cut is not cut again
 	section := func(heading, text string) {
@@ -235,7 +232,7 @@ func judgePrompt(ask string, t *state.Task, out *task.Outcome, policy string) st
 	if task.HasVerify(t) && t.VerifyExitCode != nil {
 		section("Verify command", t.VerifyCommand+"\nexit code: "+strconv.Itoa(*t.VerifyExitCode)+"\n"+t.VerifyOutput)
 	}
-	section("Found already", found.String())
+	section("Found already", task.FindingsText(out.Findings))
 	return b.String()
 }
 

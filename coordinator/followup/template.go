@@ -30,21 +30,13 @@ var fields = []struct {
 	{"Agent", func(t *state.Task) string { return t.Agent }, "", 0},
 	{"Workspace", func(t *state.Task) string { return t.Workspace }, "", 0},
 	{"SessionKey", func(t *state.Task) string { return t.SessionKey }, "", 0},
-	{"Findings", findingsText, "What is wrong with its answer", maxField},
+	{"Findings", func(t *state.Task) string { return task.FindingsText(t.Findings) }, "What is wrong with its answer", maxField},
 	{"VerifyCommand", func(t *state.Task) string { return t.VerifyCommand }, "", 0},
 	{"VerifyOutput", func(t *state.Task) string { return t.VerifyOutput }, "What its verify command printed", maxField},
 }
 
 // maxField is how much of a field goes into the prompt of a follow-up, in bytes.
 const maxField = 8 << 10
-
-func findingsText(t *state.Task) string {
-	var list []string
-	for _, issue := range t.Findings {
-		list = append(list, issue.Kind+": "+issue.Message)
-	}
-	return strings.Join(list, "\n")
-}
 
 // Check returns what is wrong with the prompt of a follow-up, as a [*task.Error]; nil if nothing is. It is
 // text, fields such as {{.Error}}, and {{if .Error}} … {{else}} … {{end}}; off, none or "".

@@ -203,11 +203,7 @@ func (d *Digest) add(st *fold.State, dir, id string) error {
 		d.Failed = append(d.Failed, one)
 	}
 	if len(whole.Findings) > 0 {
-		var found []string
-		for _, f := range whole.Findings {
-			found = append(found, f.Kind+": "+f.Message)
-		}
-		one.Findings, one.Why = whole.Findings, strings.Join(found, "; ")
+		one.Findings, one.Why = whole.Findings, strings.ReplaceAll(task.FindingsText(whole.Findings), "\n", "; ")
 		d.Findings = append(d.Findings, one)
 	}
 	return nil

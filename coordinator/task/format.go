@@ -77,6 +77,15 @@ func OneSentence(text string, most int) string {
 	return line
 }
 
+// FindingsText returns what was found in an answer, each on a line of its own.
+func FindingsText(list []state.Issue) string {
+	var lines []string
+	for _, f := range list {
+		lines = append(lines, f.Kind+": "+f.Message)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // RecordOf returns a record of the task of that id, without fields yet.
 func RecordOf(id string) *ledger.Record { return &ledger.Record{Kind: ledger.KindTask, ID: id} }
 
