@@ -97,7 +97,7 @@ func take(from, to *os.Root, path string, guarded func(name string) bool, filter
 			return out, fmt.Errorf("lies in %s, from which nothing is collected", part)
 		}
 	}
-	in, err := openRegular(from, clean)
+	in, _, err := openRegular(from, clean)
 	if err != nil {
 		return out, err
 	}
@@ -157,14 +157,14 @@ func createNew(to *os.Root, path string) (*os.File, error) {
 // openRegular opens a file that an agent may have chosen to our harm. It follows no link, opens nothing that could block or do
 // something when it is opened, and takes no file that has another name, because that may lie anywhere. Should the path change
 // meanwhile, the root still keeps everything below it, and what was opened is compared with what was looked at.
-func openRegular(root *os.Root, path string) (*os.File, error) {
+func openRegular(root *os.Root, path string) (*os.File, fs.FileInfo, error) {
 	seen, err := lookAt(root, path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, readError(err)
+		return nil, nil, readError(err)
 	}
 	opened, err := f.Stat()
 	if err == nil && !os.SameFile(seen, opened) {
@@ -174,9 +174,9 @@ func openRegular(root *os.Root, path string) (*os.File, error) {
 		err = checkRegular(opened)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, nil, errors.Join(err, f.Close())
 	}
-	return f, nil
+	return f, opened, nil
 }
 
 // lookAt returns what stands at path, or says why it is nothing to be collected.

@@ -43,16 +43,12 @@ func OpenCollected(runDir, path string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, ErrNotKept
 	}
 	defer func() { _ = root.Close() }() // only opened from
-	f, err := openRegular(root, filepath.Join(FilesName, clean))
+	f, fi, err := openRegular(root, filepath.Join(FilesName, clean))
 	if errors.Is(err, errMissing) {
 		return nil, nil, ErrNotKept
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("the copy %w", err)
-	}
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("the copy cannot be read: %w", err), f.Close())
 	}
 	return f, fi, nil
 }
