@@ -402,17 +402,9 @@ func (r *Room) Metrics() jobs.Metrics {
 
 // Run takes jobs from workers whose lease has ended, tells of dead letters and keeps jobs.md short, until ctx ends.
 func (r *Room) Run(ctx context.Context) {
-	tick := time.Tick(lookEvery)
-	for {
+	for on := true; on; on = task.Sleep(ctx, lookEvery) == nil && r.Err() == nil {
 		if err := errors.Join(r.reclaim(ctx), r.bury(ctx), r.shorten(ctx)); err != nil && ctx.Err() == nil {
 			r.opts.Log.Warn("cannot process due jobs, trying again", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.Done():
-			return
-		case <-tick:
 		}
 	}
 }

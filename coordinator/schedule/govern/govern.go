@@ -78,14 +78,8 @@ const (
 
 // Run looks every 5 seconds what is to be done, until ctx ends.
 func (w *Worker) Run(ctx context.Context) {
-	tick := time.Tick(lookEvery)
-	for {
+	for on := true; on; on = task.Sleep(ctx, lookEvery) == nil {
 		w.look(context.WithoutCancel(ctx)) // it takes no time, and what was pulled is not left behind
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick:
-		}
 	}
 }
 
