@@ -30,10 +30,11 @@ import (
 // Any goroutine may call its methods, but within View, Update or Exclusive only those with a fold.
 type Store struct {
 	*store.Store[*fold.State]
-	Config   Config                   // with all defaults; never changed, but for Beside
-	Home     string                   // the state directory without links
-	sessions *session.Store           // sessions.json
-	Changes  store.Feed[*task.Change] // of tasks, published while the fold is locked
+	store.Feed[*task.Change] // the changes of tasks, published while the fold is locked
+
+	Config   Config         // with all defaults; never changed, but for Beside
+	Home     string         // the state directory without links
+	sessions *session.Store // sessions.json
 
 	unlock func() error // nil: the lock is the caller's
 
@@ -115,7 +116,7 @@ func (s *Store) apply(st *fold.State, sec *ledger.Section, isNews bool) error {
 	switch {
 	case sec.Kind == ledger.KindTask:
 		s.applied = append(s.applied, id)
-		s.Changes.Publish(func() *task.Change {
+		s.Publish(func() *task.Change {
 			t, _ := st.Peek(id)
 			return task.Change{Seq: sec.Seq, Task: t}.Shared()
 		})
@@ -137,7 +138,7 @@ func (s *Store) ready(st *fold.State, isCompacted bool) {
 }
 
 func (s *Store) publishResync(st *fold.State) {
-	s.Changes.Publish(func() *task.Change { return task.Change{Seq: st.Seq(), Resync: true}.Shared() })
+	s.Publish(func() *task.Change { return task.Change{Seq: st.Seq(), Resync: true}.Shared() })
 }
 
 // SubscribeAfter returns the changes of tasks for a reader who knows all up to record after, and is to miss nothing that came
@@ -157,18 +158,13 @@ func (s *Store) SubscribeAfter(after uint64, buffer int) (missed []*task.Change,
 				}
 			}
 		}
-		changes, cancel = s.Changes.Subscribe(buffer)
+		changes, cancel = s.Subscribe(buffer)
 	})
 	return missed, changes, cancel
 }
 
 // Read returns what f reads from the fold of a store.
 func Read[T any](s *Store, f func(*fold.State) T) T { return store.Read(s.Store, f) }
-
-// Subscribe returns the changes of tasks from now on; see [store.Feed.Subscribe].
-func (s *Store) Subscribe(buffer int) (changes <-chan *task.Change, cancel func()) {
-	return s.Changes.Subscribe(buffer)
-}
 
 // Seq returns the number of the newest record: who lists then and follows from there misses nothing.
 func (s *Store) Seq() uint64 { return Read(s, (*fold.State).Seq) }
@@ -399,7 +395,7 @@ func (s *Store) KeepSessions(lane string) {
 
 // Close ends what Open began. last is called before the state directory is unlocked.
 func (s *Store) Close(last ...func()) error {
-	s.Changes.Close()
+	s.Feed.Close()
 	err := errors.Join(s.Store.Close(), s.sessions.Close())
 	for _, f := range last {
 		f()
