@@ -1,14 +1,13 @@
 package task
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"sync"
 	"time"
 
+	"stint/ledger/durable"
 	"stint/memory"
 	"stint/state"
 )
@@ -228,7 +227,7 @@ type Change struct {
 
 // Shared returns a copy of the change for several readers: its JSON is made once.
 func (c Change) Shared() *Change {
-	c.line = sync.OnceValues(c.encode)
+	c.line = sync.OnceValues(func() ([]byte, error) { return durable.JSONLine(&c) })
 	return &c
 }
 
@@ -237,15 +236,7 @@ func (c *Change) Line() ([]byte, error) {
 	if c.line != nil {
 		return c.line()
 	}
-	return c.encode()
-}
-
-func (c *Change) encode() ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(c)
-	return buf.Bytes(), err
+	return durable.JSONLine(c)
 }
 
 // A Schedule is what clients see of one.
