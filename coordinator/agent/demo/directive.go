@@ -87,7 +87,7 @@ func (d *demo) do(w directive) (*ending, error) {
 	case "ignore-term":
 		signal.Ignore(syscall.SIGTERM)
 	case "hang":
-		sleepForever()
+		time.Sleep(forever)
 	case "hang-after":
 		d.hang = true
 	case "empty":

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,9 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
+
+// forever is longer than any process lives.
+const forever = time.Duration(math.MaxInt64)
 
 // envHome names the directory of the demo agent's sessions and log.
 const envHome = "STINT_DEMO_HOME"
@@ -211,7 +215,7 @@ func (d *demo) turn(id string) int {
 	d.err = cmp.Or(d.err, json.NewEncoder(d.thread).Encode(answer))
 	d.emit("turn.completed", event{"usage": d.spent})
 	if d.hang {
-		sleepForever()
+		time.Sleep(forever)
 	}
 	return 0
 }
@@ -279,10 +283,4 @@ func (d *demo) log(what string) error {
 		"event": what, "task": d.env(agent.EnvTaskID), "run": d.env(agent.EnvRunID), "pid": os.Getpid(), "time": time.Now().UnixNano(), // ns
 	})
 	return errors.Join(err, f.Close())
-}
-
-func sleepForever() {
-	for {
-		time.Sleep(time.Hour)
-	}
 }

@@ -192,7 +192,13 @@ func (d *decoder) Keep(head []byte) bool {
 func (d *decoder) Complaint(exit int, stderr []byte, now time.Time) agent.Verdict {
 	switch {
 	case d.End == agent.TurnFailed && d.failure == "" && d.warning != "":
-		return unfinishedVerdict(failureVerdict(d.warning, exit, now))
+		// The result has no error: the model's response was empty, cut off or malformed. Unless a policy or a bound of gemini was
+		// the reason, another try may do better.
+		v := failureVerdict(d.warning, exit, now)
+		if v.Class == state.ClassExit && !strings.HasPrefix(v.Msg, "The model response was blocked") && !strings.HasPrefix(v.Msg, "Maximum session turns") {
+			v.Class = state.ClassNetwork
+		}
+		return v
 	case d.End == agent.TurnFailed:
 		return failureVerdict(cmp.Or(d.failure, "the turn failed without a message"), exit, now)
 	case d.Retrying:
@@ -236,16 +242,6 @@ func failureVerdict(msg string, exit int, now time.Time) agent.Verdict {
 		if v.RetryAt.IsZero() && strings.Contains(msg, "check your plan and billing") && !strings.Contains(msg, "Quota exceeded for metric") {
 			v.Class = state.ClassAuth
 		}
-	}
-	return v
-}
-
-// unfinishedVerdict classifies a turn whose result has no error, only an error event before it: the model's response was empty,
-// cut off or malformed. Unless a policy or a bound of gemini was the reason, another try may do better.
-func unfinishedVerdict(v agent.Verdict) agent.Verdict {
-	final := strings.HasPrefix(v.Msg, "The model response was blocked") || strings.HasPrefix(v.Msg, "Maximum session turns")
-	if v.Class == state.ClassExit && !final {
-		v.Class = state.ClassNetwork
 	}
 	return v
 }

@@ -97,7 +97,13 @@ func (g *Agent) args(turn task.Turn) []string {
 
 // Kind is how gemini is registered.
 var Kind = agent.Kind{
-	Name: "gemini", Tested: versions, Decoder: NewDecoder, CannotAllow: cannotAllow,
+	Name: "gemini", Tested: versions, Decoder: NewDecoder,
+	CannotAllow: func(rule task.Rule) string {
+		if rule.Tool != "Bash" && rule.Text != "" {
+			return "gemini takes commands of Bash, and else a tool by its own name, such as web_fetch"
+		}
+		return ""
+	},
 	HomeEnv: "GEMINI_CLI_HOME", CredFile: ".gemini/oauth_creds.json", KeyEnv: "GEMINI_API_KEY", Max: 5,
 	Env: []string{
 		"GEMINI_CLI_HOME", "GEMINI_API_KEY", "GEMINI_API_KEY_AUTH_MECHANISM", "GEMINI_DEFAULT_AUTH_TYPE", "GEMINI_MODEL", "GEMINI_SYSTEM_MD",

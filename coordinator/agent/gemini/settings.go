@@ -158,14 +158,6 @@ func withoutComments(data []byte) []byte {
 // policyFile is the file in a run's directory with the rules of its turn.
 const policyFile = "gemini-policy.toml"
 
-// cannotAllow is [agent.Kind.CannotAllow].
-func cannotAllow(rule task.Rule) string {
-	if rule.Tool != "Bash" && rule.Text != "" {
-		return "gemini takes commands of Bash, and else a tool by its own name, such as web_fetch"
-	}
-	return ""
-}
-
 // policies returns the arguments that add the rules of a turn to the user's own policies,
 // which --policy would replace. gemini takes each for several where it has a comma.
 func (g *Agent) policies(turn task.Turn) ([]string, error) {

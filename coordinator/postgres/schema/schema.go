@@ -6,7 +6,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +29,7 @@ var migrations = sync.OnceValue(func() (list []migration) {
 	entries, _ := migrationFiles.ReadDir("migrations") // embedded, so it is there
 	for _, e := range entries {
 		sql, _ := migrationFiles.ReadFile("migrations/" + e.Name())
-		list = append(list, migration{strings.TrimSuffix(path.Base(e.Name()), ".sql"), string(sql)})
+		list = append(list, migration{strings.TrimSuffix(e.Name(), ".sql"), string(sql)})
 	}
 	return list
 })
