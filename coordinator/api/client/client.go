@@ -338,11 +338,10 @@ func (c *Client) explainNoAnswer(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" && slices.ContainsFunc([]error{syscall.ENOENT, syscall.ECONNREFUSED, syscall.ENOTDIR}, func(none error) bool { return errors.Is(err, none) }) {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && slices.ContainsFunc([]error{syscall.ENOENT, syscall.ECONNREFUSED, syscall.ENOTDIR}, func(none error) bool { return errors.Is(err, none) }) {
 		return fmt.Errorf("%w at %s: %w", ErrNoMaster, c.socket, op.Err)
 	}
-	if uerr := (*url.Error)(nil); errors.As(err, &uerr) {
+	if uerr, ok := errors.AsType[*url.Error](err); ok {
 		err = uerr.Err // without the URL, which names no real host
 	}
 	if errors.Is(err, guard.ErrForeign) {

@@ -115,8 +115,7 @@ func badToken(path, what string) error {
 
 // plain returns what the system says about a file, without its name.
 func plain(err error) string {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err.Error()
 	}
 	return err.Error()

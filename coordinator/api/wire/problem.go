@@ -76,12 +76,10 @@ var ErrStopping = &task.Error{
 
 // ProblemOf returns the answer for an error of the master.
 func ProblemOf(err error) *Problem {
-	var p *Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
-	var e *task.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*task.Error](err); ok {
 		p := NewProblem(cmp.Or(Statuses[e.Code], http.StatusInternalServerError), e.Message, e.Hint)
 		p.Code, p.Field = e.Code, e.Field
 		return p

@@ -126,13 +126,11 @@ func readURL(text string) (*pgxpool.Config, error) {
 		// Of pgx's text only what pgx itself has written is shown: what follows a colon, a quote or a parenthesis may be
 		// a piece of a password.
 		why := "it is not valid"
-		var parse *pgconn.ParseConfigError
-		var file *fs.PathError
-		if errors.As(err, &parse) {
+		if parse, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
 			why = strings.TrimPrefix(strings.TrimPrefix(err.Error(), "cannot parse `"), parseFailure(parse.ConnString))
 			why = strings.TrimSpace(why[:strings.IndexAny(why+"(", `:("`)])
 		}
-		if errors.As(err, &file) {
+		if file, ok := errors.AsType[*fs.PathError](err); ok {
 			why += ": a file that it, the environment or the service file names: " + file.Err.Error()
 		}
 		return nil, task.Invalid("write one such as "+exampleURL+"; look at the PG* variables and ~/.pg_service.conf too", "the database URL cannot be read: %s", why)

@@ -96,9 +96,8 @@ func migrate(ctx context.Context, db Database, list []migration, wait time.Durat
 		}
 		return nil
 	})
-	var pg *pgconn.PgError
-	switch {
-	case errors.As(err, &pg) && pg.Code == "55P03":
+	switch pg, ok := errors.AsType[*pgconn.PgError](err); {
+	case ok && pg.Code == "55P03":
 		err = &task.Error{
 			Code:    task.CodeBusy,
 			Message: fmt.Sprintf("the schema was not changed: for %s somebody else has changed it, or has locked one of its tables", wait),
