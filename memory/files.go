@@ -210,7 +210,7 @@ func matches(pattern, name []string) bool {
 
 // look reports whether a file can be searched: a text, in the workspace.
 func look(root *os.Root, name string) (note, error) {
-	f, err := openNote(root, name)
+	f, fi, err := openNote(root, name)
 	if err != nil {
 		return note{}, err
 	}
@@ -223,27 +223,23 @@ func look(root *os.Root, name string) (note, error) {
 	if bytes.IndexByte(head[:n], 0) >= 0 {
 		return note{}, errors.New("it is no text: it has NUL bytes")
 	}
-	fi, err := f.Stat()
-	if err != nil {
-		return note{}, err
-	}
 	return note{name, fi.Size(), true}, nil
 }
 
-// openNote opens a file of the workspace to be read. It does not wait for the other end of a pipe.
-func openNote(root *os.Root, name string) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// openNote opens a file of the workspace to be read, and returns its state then. It does not wait for the other end of a pipe.
+func openNote(root *os.Root, name string) (f *os.File, fi fs.FileInfo, err error) {
+	f, err = root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, errors.New("it is a link that leads to nothing")
+		return nil, nil, errors.New("it is a link that leads to nothing")
 	case err != nil && strings.Contains(err.Error(), "escapes"): // os has no name for it
-		return nil, errors.New("it is a link that leads out of the workspace")
+		return nil, nil, errors.New("it is a link that leads out of the workspace")
 	case err != nil:
-		return nil, fmt.Errorf("it cannot be read: %w", errors.Unwrap(err))
+		return nil, nil, fmt.Errorf("it cannot be read: %w", errors.Unwrap(err))
 	}
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+	if fi, err = f.Stat(); err != nil || !fi.Mode().IsRegular() {
 		_ = f.Close() // only read from
-		return nil, errors.New("it is no regular file")
+		return nil, nil, errors.New("it is no regular file")
 	}
-	return f, nil
+	return f, fi, nil
 }

@@ -180,11 +180,11 @@ func hashFiles(ctx context.Context, root *os.Root, hits []Hit) map[string]string
 		if _, known := sums[hit.Path]; known || ctx.Err() != nil {
 			continue
 		}
-		f, err := openNote(root, hit.Path)
+		f, fi, err := openNote(root, hit.Path)
 		if err != nil {
 			continue
 		}
-		if fi, err := f.Stat(); err == nil && fi.Size() <= room {
+		if fi.Size() <= room {
 			h := sha256.New()
 			if n, err := io.Copy(h, io.LimitReader(f, room)); err == nil {
 				sums[hit.Path] = hex.EncodeToString(h.Sum(nil))

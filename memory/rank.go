@@ -234,7 +234,7 @@ func (r *ranking) open(n *note) *os.File {
 			return nil
 		}
 	}
-	f, err := openNote(r.root, n.path)
+	f, _, err := openNote(r.root, n.path)
 	if err != nil {
 		return nil // it was there a moment ago: what was found is there no more
 	}

@@ -233,7 +233,7 @@ func (c *collector) parse(r *bufio.Reader, index map[string]int) error {
 // read looks at all notes without another program.
 func (c *collector) read(ctx context.Context, root *os.Root) error {
 	for i, n := range c.notes {
-		f, err := openNote(root, n.path)
+		f, _, err := openNote(root, n.path)
 		if err != nil {
 			continue // it went away meanwhile
 		}
