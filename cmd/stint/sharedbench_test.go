@@ -217,10 +217,10 @@ func (m *benchWorker) Run(context.Context, task.Turn, func(task.Event)) task.Out
 }
 
 // Finish counts what is written.
-func (m *benchWorker) Finish(ctx context.Context, h shared.Holder, ended []shared.Ended) error {
-	err := m.Queue.Finish(ctx, h, ended)
+func (m *benchWorker) Finish(ctx context.Context, h shared.Holder, ended []shared.Ended) ([]shared.Claim, error) {
+	done, err := m.Queue.Finish(ctx, h, ended)
 	if err == nil {
 		m.finished <- len(ended)
 	}
-	return err
+	return done, err
 }

@@ -90,21 +90,31 @@ const beatsLost = 3
 // Beat notes that a worker lives, removes the rows of those that are gone, and fails tasks of accounts that are not there. A worker with the id of another one, from whose
 // directory its own was copied, is refused.
 func (q *Queue) Beat(ctx context.Context, h Holder, w task.WorkerRow) error {
-	var b pgx.Batch
+	var beat, tidy pgx.Batch
 	isOurs := false
-	b.Queue(`INSERT INTO worker_registry (worker_id, group_name, hostname, pid, state_dir, processes, draining, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+	beat.Queue(waitBriefly)
+	beat.Queue(`INSERT INTO worker_registry (worker_id, group_name, hostname, pid, state_dir, processes, draining, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (worker_id) DO UPDATE SET group_name = excluded.group_name, pid = excluded.pid, processes = excluded.processes, draining = excluded.draining,
 			version = excluded.version, last_heartbeat = now(), started_at = CASE WHEN worker_registry.pid = excluded.pid THEN worker_registry.started_at ELSE now() END
-		WHERE (worker_registry.hostname, worker_registry.state_dir) = (excluded.hostname, excluded.state_dir)`,
+		WHERE (worker_registry.hostname, worker_registry.state_dir) = (excluded.hostname, excluded.state_dir)
+			OR worker_registry.draining AND NOT EXISTS (SELECT FROM tasks t WHERE t.host IS NULL AND t.status IN ('leased', 'running') AND t.worker_id = excluded.worker_id)`,
 		h.Worker, w.Accounts, h.Host, w.PID, w.StateDir, w.Processes, w.Draining, w.Version).Exec(func(tag pgconn.CommandTag) error { isOurs = tag.RowsAffected() > 0; return nil })
-	b.Queue("DELETE FROM worker_registry WHERE last_heartbeat < now() - $1 * $2::interval", beatsLost, h.TTL)
-	b.Queue(`UPDATE tasks t SET status = 'failed', reason = 'exit', finished_at = now(), updated_at = now(), error_message = 'the shared queue has no account ' || account || coalesce(' of ' || tool, '')
-			|| '; name another one, or add it, and then: stint tasks requeue --shared ' || id
-		WHERE host IS NULL AND status = 'queued' AND account IS NOT NULL AND NOT EXISTS (SELECT FROM accounts a WHERE a.host IS NULL AND a.id = t.account AND a.tool = coalesce(t.tool, a.tool))`)
-	if err := q.pool.SendBatch(ctx, &b).Close(); err != nil || isOurs {
+	if err := q.pool.SendBatch(ctx, &beat).Close(); hasCode(err, locked) {
+		return nil // it says so the next time
+	} else if err != nil {
 		return err
 	}
-	return task.Conflict("if this directory is a copy of another one, remove worker.id in it", "a worker on another machine, or of another directory, has the id %s", h.Worker)
+	tidy.Queue(waitBriefly)
+	tidy.Queue("DELETE FROM worker_registry WHERE worker_id IN (SELECT worker_id FROM worker_registry WHERE last_heartbeat < now() - $1 * $2::interval FOR UPDATE SKIP LOCKED)", beatsLost, h.TTL)
+	tidy.Queue(`UPDATE tasks SET status = 'failed', reason = 'exit', finished_at = now(), updated_at = now(), error_message = 'the shared queue has no account ' || account || coalesce(' of ' || tool, '')
+			|| '; name another one, or add it, and then: stint tasks requeue --shared ' || id
+		WHERE id IN (SELECT id FROM tasks t WHERE host IS NULL AND status = 'queued' AND account IS NOT NULL AND NOT EXISTS (SELECT FROM accounts a WHERE a.host IS NULL AND a.id = t.account AND a.tool = coalesce(t.tool, a.tool)) FOR UPDATE SKIP LOCKED)`)
+	if err := q.pool.SendBatch(ctx, &tidy).Close(); err != nil && !hasCode(err, locked) {
+		return err
+	} else if isOurs {
+		return nil
+	}
+	return task.Conflict("if this directory is a copy of another one, remove worker.id in it; if this machine has another name now, wait for three leases", "a worker on another machine, or of another directory, has the id %s", h.Worker)
 }
 
 // Workers returns the workers in the order of their hosts.

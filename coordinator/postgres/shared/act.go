@@ -69,6 +69,9 @@ func (q *Queue) List(ctx context.Context, f ListFilter) ([]Task, error) {
 // Cancel ends a shared task: at once, or if a worker has it, once that has ended its agent. It returns the task as it is then.
 func (q *Queue) Cancel(ctx context.Context, ref string) (t Task, err error) {
 	id, err := q.find(ctx, ref)
+	if err == nil {
+		err = q.Reclaim(ctx) // there may be no worker that does it
+	}
 	if err != nil {
 		return t, err
 	}
@@ -87,11 +90,15 @@ func (q *Queue) Cancel(ctx context.Context, ref string) (t Task, err error) {
 // Requeue queues a shared task again that has ended: with all its attempts, and at once.
 func (q *Queue) Requeue(ctx context.Context, ref string) (t Task, err error) {
 	id, err := q.find(ctx, ref)
+	if err == nil {
+		err = q.Reclaim(ctx)
+	}
 	if err != nil {
 		return t, err
 	}
 	tag, err := q.pool.Exec(ctx, `UPDATE tasks SET status = 'queued', retries = attempt, cancel_requested = FALSE, reason = NULL, error_message = NULL, next_attempt_at = NULL,
-		finished_at = NULL, result = NULL, answer = NULL, note = NULL, run_id = NULL, verify_exit_code = NULL, updated_at = now() WHERE id = $1 AND host IS NULL AND status IN ('draft', 'succeeded', 'failed', 'canceled', 'deadletter')`, id)
+		finished_at = NULL, result = NULL, answer = NULL, note = NULL, run_id = NULL, verify_exit_code = NULL, held = FALSE, updated_at = now()
+		WHERE id = $1 AND host IS NULL AND (status IN ('draft', 'succeeded', 'failed', 'canceled', 'deadletter') OR status = 'queued' AND held)`, id)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = task.Conflict("stint tasks get --shared "+id, "shared task %s has not ended", id)
 	}

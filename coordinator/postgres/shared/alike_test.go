@@ -127,7 +127,7 @@ func (r *rules) lease(worker, id string, most int, f Filter, step int) (list []*
 	for _, t := range list {
 		t.note = ""
 		if home := r.home(t); home != "" && home != host {
-			t.note = "the conversation of session " + t.session + " is on " + home + ", which has no worker any more; a new one was begun"
+			t.note = "the conversation of session " + t.session + " is on " + home + ", which has no worker for it any more; a new one was begun"
 		}
 	}
 	for _, t := range list {
@@ -135,6 +135,21 @@ func (r *rules) lease(worker, id string, most int, f Filter, step int) (list []*
 		t.attempt++
 	}
 	return list
+}
+
+// reclaim ends leases that are over.
+func (r *rules) reclaim() {
+	for _, t := range r.tasks {
+		if !t.isHeld() || t.expires >= r.now {
+			continue
+		}
+		switch t.ends("queued"); {
+		case t.cancel:
+			t.status = "canceled"
+		case t.attempt-t.retries >= t.most:
+			t.status = "deadletter"
+		}
+	}
 }
 
 func (t *told) ends(status string) { t.status, t.by, t.expires = status, "", 0 }
@@ -296,7 +311,10 @@ func TestAlike(t *testing.T) {
 					}
 					ended = append(ended, e)
 				}
-				ok(q.Finish(ctx, h, ended))
+				done, err := q.Finish(ctx, h, ended)
+				if ok(err); len(done) != len(ended) {
+					rt.Fatalf("%v of %v are done", done, ended)
+				}
 				for _, t := range held {
 					t.ends(map[string]string{"": "failed", "done": "succeeded", "failed": "failed", "dead": "deadletter", "canceled": "canceled"}[status])
 					if note != "" && status != "" {
@@ -305,19 +323,9 @@ func TestAlike(t *testing.T) {
 					t.next = 0
 				}
 			},
-			"reclaim": func(rt *rapid.T) {
+			"reclaim": func(*rapid.T) {
 				ok(q.Reclaim(ctx))
-				for _, t := range r.tasks {
-					if !t.isHeld() || t.expires >= r.now {
-						continue
-					}
-					switch t.ends("queued"); {
-					case t.cancel:
-						t.status = "canceled"
-					case t.attempt-t.retries >= t.most:
-						t.status = "deadletter"
-					}
-				}
+				r.reclaim()
 			},
 			"time": func(rt *rapid.T) {
 				d := 10 * rapid.IntRange(1, 5).Draw(rt, "tens")
@@ -336,6 +344,7 @@ func TestAlike(t *testing.T) {
 			"cancel": func(rt *rapid.T) {
 				t := one(rt)
 				_, err := q.Cancel(ctx, t.id)
+				r.reclaim()
 				if isOpen := t.isHeld() || t.status == "queued"; isOpen != (err == nil) {
 					rt.Fatalf("canceled one that is %s: %v", t.status, err)
 				}
@@ -348,6 +357,7 @@ func TestAlike(t *testing.T) {
 			"requeue": func(rt *rapid.T) {
 				t := one(rt)
 				_, err := q.Requeue(ctx, t.id)
+				r.reclaim()
 				if isOpen := t.isHeld() || t.status == "queued" || t.status == "unknown"; isOpen != (err != nil) {
 					rt.Fatalf("requeued one that is %s: %v", t.status, err)
 				} else if !isOpen {

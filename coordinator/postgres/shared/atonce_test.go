@@ -21,7 +21,8 @@ func (q *Queue) end(ctx context.Context, h Holder, claims []Claim) error {
 	for _, c := range claims {
 		list = append(list, Ended{c, nil, "ended by " + strconv.Itoa(c.Attempt)})
 	}
-	return q.Finish(ctx, h, list)
+	_, err := q.Finish(ctx, h, list)
+	return err
 }
 
 // TestAtOnce: workers that lease, give back, lose and finish at the same moment never have one task twice, nor more of an account than it

@@ -51,23 +51,43 @@ var finishSQL = fmt.Sprintf(`WITH done AS (
 	), ran AS (%s) %s`,
 	strings.Join(outcome, ", "), strings.Replace(given(outcome), " g.note,", " nullif(concat_ws('; ', t.note, g.note), ''),", 1), insertRuns, insertOutputs)
 
-// Finish writes how tasks have ended, each if its lease is still the newest. One whose result the database does not take has failed.
-func (q *Queue) Finish(ctx context.Context, h Holder, ended []Ended) error {
+// Finish writes how tasks have ended, each if its lease is still the newest, and returns the claims of those that need no other
+// try, whatever became of the others. What the database does not take of a result is left out: its runs and files, or all of it.
+func (q *Queue) Finish(ctx context.Context, h Holder, ended []Ended) (done []Claim, err error) {
 	ended = slices.DeleteFunc(slices.Clone(ended), func(e Ended) bool { // a stale one must not hang its runs on the end of the newest
-		return slices.ContainsFunc(ended, func(o Ended) bool { return o.ID == e.ID && o.Attempt > e.Attempt })
+		isStale := slices.ContainsFunc(ended, func(o Ended) bool { return o.ID == e.ID && o.Attempt > e.Attempt })
+		if isStale {
+			done = append(done, e.Claim)
+		}
+		return isStale
 	})
-	return each(ended, func(ended []Ended) error {
+	if len(ended) == 0 {
+		return done, nil
+	}
+	err = each(ended, func(ended []Ended) error {
 		args, err := rowsOf(ended)
 		if err != nil {
 			return err
 		}
 		args["worker"] = h.Worker
 		err = q.briefly(ctx, finishSQL, args)
-		if len(ended) == 1 && ended[0].Rows != nil && server.IsRefusal(err) {
-			return q.Finish(ctx, h, []Ended{{Claim: ended[0].Claim, Refused: "its result could not be stored: " + err.Error()}})
+		if e := ended[0]; len(ended) == 1 && e.Rows != nil && server.IsRefusal(err) {
+			less := Ended{Claim: e.Claim, Refused: "its result could not be stored: " + err.Error()}
+			if len(e.Rows.Runs) > 0 || len(e.Rows.Files) > 0 {
+				less.Rows = &tables.Rows{Task: e.Rows.Task}
+			}
+			list, err := q.Finish(ctx, h, []Ended{less})
+			done = append(done, list...)
+			return err
+		}
+		for _, e := range ended {
+			if err == nil {
+				done = append(done, e.Claim)
+			}
 		}
 		return err
 	})
+	return done, err
 }
 
 // rowsOf returns the rows of tasks that have ended, and of their runs and files, as JSON has them.

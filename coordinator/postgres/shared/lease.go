@@ -28,7 +28,7 @@ type Filter struct{ TenantID, Queue string }
 // Rules of the lease query. A task that is in a session waits for those before it, and for the host that has its
 // conversation as long as a worker is alive there that has an account for it.
 const (
-	isDue = `t.host IS NULL AND t.status = 'queued' AND NOT t.held AND (t.lease_expires_at IS NULL OR t.lease_expires_at < now()) AND t.scheduled_at <= now() AND (t.next_attempt_at IS NULL OR t.next_attempt_at <= now())`
+	isDue = `t.host IS NULL AND t.status = 'queued' AND NOT t.held AND (nullif(t.lease_expires_at, 'infinity') < now()) IS NOT FALSE AND t.scheduled_at <= now() AND (t.next_attempt_at IS NULL OR t.next_attempt_at <= now())`
 
 	isNext = `(t.session_key IS NULL OR NOT EXISTS (SELECT FROM tasks s WHERE s.host IS NULL AND s.tenant_id = t.tenant_id AND s.session_key = t.session_key
 			AND s.status IN ('queued', 'leased', 'running') AND (s.status <> 'queued' OR s.scheduled_at <= now() AND (s.created_at, s.id) < (t.created_at, t.id)))
@@ -50,7 +50,7 @@ const (
 		), taken AS (
 			UPDATE tasks t SET status = 'leased', leased_by = @account, tool = coalesce(t.tool, (SELECT tool FROM room)), attempt = t.attempt % 2147483647 + 1, worker_id = @worker,
 				worker_host = @host, lease_expires_at = now() + @ttl::interval, next_attempt_at = NULL, reason = NULL, error_message = NULL, started_at = now(), updated_at = now(),
-				note = 'the conversation of session ' || t.session_key || ' is on ' || nullif(` + home + `, @host) || ', which has no worker any more; a new one was begun'
+				note = 'the conversation of session ' || t.session_key || ' is on ' || nullif(` + home + `, @host) || ', which has no worker for it any more; a new one was begun'
 			WHERE t.id = ANY(ARRAY(SELECT id FROM picked)) RETURNING t.*
 		)
 		SELECT ` + columns + ` FROM taken t ORDER BY t.priority DESC, t.created_at, t.id`
@@ -60,9 +60,9 @@ const (
 // for as long as it renews them.
 func (q *Queue) Lease(ctx context.Context, h Holder, account string, most int, f Filter) (list []Task, err error) {
 	var b pgx.Batch
-	b.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")                                                             // as the count of leases is to see what was committed last
-	b.Queue("SELECT set_config('jit', 'off', TRUE), set_config('plan_cache_mode', 'force_generic_plan', TRUE)") // both take longer than the query
-	b.Queue("SELECT pg_advisory_xact_lock(hashtextextended('stint account ' || $1, 0))", account)               // a row's lock would be written to the disk, though nothing waits
+	b.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")                                                                                                     // as the count of leases is to see what was committed last
+	b.Queue("SELECT set_config('jit', 'off', TRUE), set_config('plan_cache_mode', 'force_generic_plan', TRUE), set_config('lock_timeout', '2s', TRUE)") // the first two take longer than the query
+	b.Queue("SELECT pg_advisory_xact_lock(hashtextextended('stint account ' || $1, 0))", account)                                                       // a row's lock would be written to the disk, though nothing waits
 	b.Queue(leaseSQL, pgx.NamedArgs{"account": account, "most": most, "worker": h.Worker, "host": h.Host, "ttl": h.TTL, "tenant": f.TenantID, "queue": f.Queue}).Query(func(rows pgx.Rows) error {
 		list, err = pgx.CollectRows(rows, scan)
 		return err
@@ -129,10 +129,13 @@ func (q *Queue) Renew(ctx context.Context, h Holder, claims []Claim) (kept []Cla
 	return kept, err
 }
 
-// briefly runs a statement that waits but a moment for a row that somebody has locked, such as a person in psql.
+// waitBriefly has a transaction wait but a moment for what somebody has locked, such as a person in psql.
+const waitBriefly = "SELECT set_config('lock_timeout', '500ms', TRUE)"
+
+// briefly runs a statement that waits but a moment for a row that somebody has locked.
 func (q *Queue) briefly(ctx context.Context, sql string, args pgx.NamedArgs, read ...func(pgx.Rows) error) error {
 	var b pgx.Batch
-	b.Queue("SELECT set_config('lock_timeout', '500ms', TRUE)")
+	b.Queue(waitBriefly)
 	query := b.Queue(sql, args)
 	for _, f := range read {
 		query.Query(f)
@@ -162,17 +165,19 @@ func hasCode(err error, code string) bool {
 
 // Start notes that the agents of leases have begun.
 func (q *Queue) Start(ctx context.Context, h Holder, claims []Claim) error {
-	var b pgx.Batch
-	b.Queue("SELECT set_config('synchronous_commit', 'off', TRUE)") // if a crash of the server forgets it, the lease is there all the same
-	b.Queue(`UPDATE tasks t SET status = 'running', next_attempt_at = NULL, error_message = NULL, updated_at = now() WHERE `+held, argsOf(claims, pgx.NamedArgs{"worker": h.Worker}))
-	return q.pool.SendBatch(ctx, &b).Close()
+	return each(claims, func(claims []Claim) error {
+		var b pgx.Batch
+		b.Queue(waitBriefly)
+		b.Queue("SELECT set_config('synchronous_commit', 'off', TRUE)") // if a crash of the server forgets it, the lease is there all the same
+		b.Queue(`UPDATE tasks t SET status = 'running', next_attempt_at = NULL, error_message = NULL, updated_at = now() WHERE `+held, argsOf(claims, pgx.NamedArgs{"worker": h.Worker}))
+		return q.pool.SendBatch(ctx, &b).Close()
+	})
 }
 
 // Wait notes why a task waits for its next try under its lease, and for how long.
 func (q *Queue) Wait(ctx context.Context, h Holder, c Claim, wait time.Duration, why string) error {
-	_, err := q.pool.Exec(ctx, "UPDATE tasks t SET next_attempt_at = now() + greatest(@wait::interval, '0'), error_message = @why, updated_at = now() WHERE "+held,
+	return q.briefly(ctx, "UPDATE tasks t SET next_attempt_at = now() + greatest(@wait::interval, '0'), error_message = @why, updated_at = now() WHERE "+held,
 		argsOf([]Claim{c}, pgx.NamedArgs{"worker": h.Worker, "wait": wait, "why": why}))
-	return err
 }
 
 // GiveBack ends a lease whose task is to be queued again at once, and keeps its runs. By no fault of its own, if nothing of it had begun: that is no attempt.
@@ -185,7 +190,7 @@ func (q *Queue) GiveBack(ctx context.Context, h Holder, e Ended, begun bool, why
 	if begun {
 		args["free"] = 0
 	}
-	_, err = q.pool.Exec(ctx, `WITH done AS (`+endLease+`worker_host = CASE WHEN @ran THEN t.worker_host END, note = @why, reason = CASE WHEN t.cancel_requested THEN 'canceled' WHEN @free = 0 THEN 'orphaned' END,
+	err = q.briefly(ctx, `WITH done AS (`+endLease+`worker_host = CASE WHEN @ran THEN t.worker_host END, note = @why, reason = CASE WHEN t.cancel_requested THEN 'canceled' WHEN @free = 0 THEN 'orphaned' END,
 		error_message = CASE WHEN @free = 0 AND NOT t.cancel_requested THEN @why END WHERE `+held+` RETURNING t.id) `+insertRuns, argsOf([]Claim{e.Claim}, args))
 	if e.Rows != nil && server.IsRefusal(err) {
 		return q.GiveBack(ctx, h, Ended{Claim: e.Claim}, begun, why)

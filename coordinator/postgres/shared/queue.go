@@ -90,7 +90,7 @@ const since, until = "least(greatest(", ", '0001-01-01Z'), '9999-12-30Z')"
 const columns = `t.id::text, t.status, coalesce(t.tool, ''), coalesce(t.model, ''), coalesce(t.account, ''), t.tenant_id, t.queue, coalesce(t.session_key, ''),
 	coalesce(t.label, ''), t.priority, coalesce(left(t.prompt, 1048577), ''), t.input_files, t.output_spec, coalesce(t.verify_command, ''), t.extra, coalesce(t.idempotency_key, ''),
 	t.attempt, t.retries, t.max_attempts, coalesce(t.leased_by, ''), coalesce(t.worker_host, ''), ` + since + `t.lease_expires_at` + until + `, ` + since + `t.scheduled_at` + until + `, ` + since + `t.next_attempt_at` + until + `,
-	coalesce(t.answer, ''), coalesce(t.error_message, ''), coalesce(t.reason, ''), coalesce(t.note, ''), t.input_tokens, t.cached_input_tokens, t.output_tokens, t.reasoning_tokens, t.cost_usd, ` + since + `t.created_at` + until + `, ` + since + `t.started_at` + until + `, ` + since + `t.finished_at` + until + `,
+	coalesce(t.answer, ''), coalesce(t.error_message, ''), coalesce(t.reason, ''), coalesce(t.note, ''), t.input_tokens, t.cached_input_tokens, t.output_tokens, t.reasoning_tokens, CASE WHEN t.cost_usd BETWEEN 0 AND 1e9 THEN t.cost_usd ELSE 0 END, ` + since + `t.created_at` + until + `, ` + since + `t.started_at` + until + `, ` + since + `t.finished_at` + until + `,
 	EXISTS (SELECT FROM task_files f WHERE f.task_id = t.id), t.workspace IS NOT NULL OR t.after <> '[]'`
 
 // scan reads a row of columns. A value that is no list of files, or of paths, is the task's own fault: see Task.wrong.

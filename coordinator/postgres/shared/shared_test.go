@@ -235,7 +235,7 @@ func TestSessionMoves(t *testing.T) {
 		must(t, q.pool.QueryRow(ctx, "SELECT coalesce(note, '') FROM tasks WHERE id = $1", id).Scan(&note))
 		return note
 	}
-	const moved = "the conversation of session web is on a, which has no worker any more; a new one was begun"
+	const moved = "the conversation of session web is on a, which has no worker for it any more; a new one was begun"
 	maker := tables.Maker{Host: "a", MaxAttempts: 3, RunDir: func(string) string { return "" }}
 	for i, step := range []struct {
 		h                  Holder
@@ -269,7 +269,8 @@ func TestSessionMoves(t *testing.T) {
 		}
 		rows, err := maker.Of(&task.TaskRecord{Task: state.Task{ID: newID(), Status: state.Done, Agent: "codex", Prompt: "p", Note: step.twins, CreatedAt: time.Now(), UpdatedAt: time.Now()}})
 		must(t, err)
-		must(t, q.Finish(ctx, step.h, []Ended{{Claim{list[0].ID, list[0].Attempt}, rows, ""}}))
+		_, err = q.Finish(ctx, step.h, []Ended{{Claim{list[0].ID, list[0].Attempt}, rows, ""}})
+		must(t, err)
 		if got := note(list[0].ID); got != step.ends {
 			t.Errorf("step %d: at its end the note is %q", i, got)
 		}
@@ -432,12 +433,14 @@ func TestFinish(t *testing.T) {
 	rows, err := maker.Of(twin)
 	must(t, err)
 	stale := Ended{Claim{leased.ID, leased.Attempt - 1}, rows, ""}
-	must(t, q.Finish(ctx, holder("a"), []Ended{stale}))
+	_, err = q.Finish(ctx, holder("a"), []Ended{stale})
+	must(t, err)
 	if got, _ := q.Get(ctx, leased.ID, true); got.Status != "leased" || len(got.Files) != 1 {
 		t.Fatalf("a stale result was taken: %+v", got)
 	}
 	for range 2 {
-		must(t, q.Finish(ctx, holder("a"), []Ended{{Claim{leased.ID, leased.Attempt}, rows, ""}}))
+		_, err = q.Finish(ctx, holder("a"), []Ended{{Claim{leased.ID, leased.Attempt}, rows, ""}})
+		must(t, err)
 	}
 	got, err := q.Get(ctx, leased.ID, true)
 	must(t, err)
@@ -461,7 +464,8 @@ func TestFinish(t *testing.T) {
 		rows.Task[slices.Index(tables.Tasks.Columns, "limit_waits")] = i * (1 << 40)
 		three = append(three, Ended{Claim{l.ID, l.Attempt}, rows, ""})
 	}
-	must(t, q.Finish(ctx, holder("a"), append([]Ended{three[1], stale}, three[0])))
+	_, err = q.Finish(ctx, holder("a"), append([]Ended{three[1], stale}, three[0]))
+	must(t, err)
 	for i, want := range []string{"succeeded said ", "failed  its result could not be stored: "} {
 		if got, _ := q.Get(ctx, two[i].ID, false); !strings.HasPrefix(got.Status+" "+got.Answer+" "+got.Error, want) {
 			t.Errorf("beside another: %+v, want %s", got, want)
@@ -469,7 +473,8 @@ func TestFinish(t *testing.T) {
 	}
 	q.add(t, task.TaskSpec{Prompt: "wrong"})
 	wrong := q.lease(t, holder("a"), "codex-main", 1)[0]
-	must(t, q.Finish(ctx, holder("a"), []Ended{{Claim{wrong.ID, wrong.Attempt}, nil, "the prompt is no good"}}))
+	_, err = q.Finish(ctx, holder("a"), []Ended{{Claim{wrong.ID, wrong.Attempt}, nil, "the prompt is no good"}})
+	must(t, err)
 	if got, _ := q.Get(ctx, wrong.ID, false); got.Status != "failed" || got.Error != "the prompt is no good" {
 		t.Errorf("refused: %+v", got)
 	}

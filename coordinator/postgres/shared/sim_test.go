@@ -97,14 +97,15 @@ func (m *model) Start(_ context.Context, _ Holder, claims []Claim) error {
 	return nil
 }
 
-func (m *model) Finish(_ context.Context, _ Holder, ended []Ended) error {
+func (m *model) Finish(_ context.Context, _ Holder, ended []Ended) (done []Claim, err error) {
 	for _, e := range ended {
+		done = append(done, e.Claim)
 		m.each([]Claim{e.Claim}, func(r *row) {
 			r.Status, r.finishes = e.Rows.ID, r.finishes+1
 			m.onFinish(r)
 		})
 	}
-	return nil
+	return done, nil
 }
 
 func (m *model) GiveBack(_ context.Context, _ Holder, e Ended, begun bool, _ string) error {
@@ -237,9 +238,8 @@ func (b *boot) Start(ctx context.Context, h Holder, claims []Claim) error {
 	return err
 }
 
-func (b *boot) Finish(ctx context.Context, h Holder, ended []Ended) error {
-	_, err := over(ctx, b, none(func() error { return b.model.Finish(ctx, h, ended) }))
-	return err
+func (b *boot) Finish(ctx context.Context, h Holder, ended []Ended) ([]Claim, error) {
+	return over(ctx, b, func() ([]Claim, error) { return b.model.Finish(ctx, h, ended) })
 }
 
 func (b *boot) GiveBack(ctx context.Context, h Holder, e Ended, begun bool, why string) error {

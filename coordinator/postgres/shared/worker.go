@@ -25,7 +25,7 @@ type Store interface {
 	Renew(ctx context.Context, h Holder, claims []Claim) ([]Claim, error)
 	Start(ctx context.Context, h Holder, claims []Claim) error
 	Wait(ctx context.Context, h Holder, c Claim, wait time.Duration, why string) error
-	Finish(ctx context.Context, h Holder, ended []Ended) error
+	Finish(ctx context.Context, h Holder, ended []Ended) ([]Claim, error)
 	GiveBack(ctx context.Context, h Holder, e Ended, begun bool, why string) error
 	HeldBy(ctx context.Context, h Holder) (map[Claim]bool, error)
 	Reclaim(ctx context.Context) error
@@ -81,6 +81,7 @@ type lease struct {
 	failed  string        // what went wrong in its last run
 	retry   time.Time     // when it is tried again
 	waits   bool          // it has run and waits for another try: it has no slot
+	unable  bool          // the machine lacks its program or login
 	held    bool          // nobody knows whether its run has ended: it is nobody else's until the lease is over
 	back    string        // why it is to be queued again by no fault of its own; "": it is not
 	refused string        // why the master did not take it
@@ -144,14 +145,20 @@ func (w *Worker) Run(ctx context.Context) {
 			}
 			w.report()
 			if w.isEnding || isLeaving && len(w.leases) == 0 {
+				for _, l := range w.leases {
+					w.o.Log.Warn("what became of a shared task could not be said to the database; a worker that is started here before its lease ends says so", "task", l.ID)
+				}
 				w.beat(true) // its row goes when it is three leases old: until then the conversations here wait for the next one
 				return
 			}
 			isDue := w.o.Now()-polled >= w.o.Poll
 			isUp := true // else no time is lost with more of it: its leases are to be renewed once it can be reached
 			if w.o.Now()-renewed >= w.o.Renew {
-				if isUp = w.renew(isLeaving); isUp {
+				var all bool
+				if isUp, all = w.renew(isLeaving); all {
 					renewed = w.o.Now()
+				} else if isUp {
+					renewed += w.o.Poll // what somebody has locked is renewed soon
 				}
 			} else if isDue {
 				isUp = w.reconcileHeld()
@@ -197,6 +204,7 @@ func (w *Worker) Run(ctx context.Context) {
 
 const (
 	manyChanges = 1 << 12         // how far a worker may lag behind its master
+	manyBytes   = 4 << 20         // of results at once
 	lastTimeout = 3 * time.Second // for what it says when that has ended
 )
 
@@ -209,7 +217,10 @@ func (w *Worker) try(what string, do func(ctx context.Context) error) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	err := do(ctx)
+	return w.noteTrouble(what, do(ctx))
+}
+
+func (w *Worker) noteTrouble(what string, err error) bool {
 	if text := fmt.Sprint(err); err != nil && text != w.troubles[what] {
 		w.o.Log.Warn("the worker could not "+what, "error", err)
 		w.troubles[what] = text
@@ -264,10 +275,14 @@ func (w *Worker) poll() {
 		}
 		until := w.o.Now() + w.o.TTL - w.o.Margin
 		var list []Task
-		if !w.try("lease tasks", func(ctx context.Context) (err error) {
+		var err error
+		if !w.try("lease tasks", func(ctx context.Context) error {
 			list, err = w.store.Lease(ctx, w.o.Holder, account, most, w.o.Filter)
 			return err
 		}) {
+			if hasCode(err, locked) { // which is about this account
+				continue
+			}
 			return
 		}
 		slots -= len(list)
@@ -284,10 +299,16 @@ func (w *Worker) poll() {
 		all.Wait()
 		for _, l := range w.leases {
 			if l.account == account && l.back != "" && !l.begun {
-				w.rests[account] = w.o.Now() + 10*w.o.Poll
+				w.rest(l, 10*w.o.Poll)
 			}
 		}
 	}
+}
+
+// rest leases nothing for the account of a lease that the master could not run, for a while.
+func (w *Worker) rest(l *lease, d time.Duration) {
+	w.rests[l.account] = w.o.Now() + d
+	w.noteTrouble("run tasks of "+l.account, errors.New(l.back))
 }
 
 // submit makes the twin of a lease. What its master does not take has failed, for the reason that it says.
@@ -308,9 +329,9 @@ func (w *Worker) submit(l *lease, t *Task) {
 	var e *task.Error
 	switch {
 	case err == nil:
-	case errors.As(err, &e) && !slices.Contains([]task.Code{task.CodeBusy, task.CodeFull, task.CodeShortage, task.CodeStopped, task.CodeUnavailable}, e.Code):
+	case errors.As(err, &e) && e.Field != "account" && e.Field != "agent" && !slices.Contains([]task.Code{task.CodeBusy, task.CodeFull, task.CodeShortage, task.CodeStopped, task.CodeUnavailable}, e.Code):
 		l.status, l.refused = state.Failed, e.Error()
-	default: // it is full, or ends
+	default: // it is full, or ends, or has no such account any more
 		l.status, l.back = state.Canceled, "its worker could not take it: "+err.Error()
 	}
 }
@@ -362,10 +383,12 @@ func (w *Worker) report() {
 	var ended []Ended
 	for _, l := range w.leases {
 		switch {
-		case l.status == state.Canceled && l.back != "":
+		case l.status == state.Canceled && l.back != "": // one that has ended well meanwhile is handed over
 			back = append(back, l)
 		case l.status.Terminal():
-			if e, err := w.ended(l, l.refused == ""); task.ShortageOf(err) == 0 { // else it is tried again
+			if e, err := w.ended(l, l.refused == ""); l.unable {
+				back = append(back, l)
+			} else if task.ShortageOf(err) == 0 { // else it is tried again
 				ended = append(ended, e)
 			}
 		case l.status == state.Running && l.told != runs:
@@ -383,20 +406,35 @@ func (w *Worker) report() {
 			l.told = runs
 		}
 	}
-	if len(ended) > 0 && w.try("hand over results", func(ctx context.Context) error { return w.store.Finish(ctx, w.o.Holder, ended) }) {
-		clear(w.dry) // a permit is free, and the next task of a session may begin
+	for isUp := true; isUp && len(ended) > 0; { // large results one by one, as each has a time
+		n, size := 0, 0
+		for n < len(ended) && (n == 0 || size < manyBytes) {
+			if n++; ended[n-1].Rows != nil {
+				size += ended[n-1].Rows.Size
+			}
+		}
+		var done []Claim
+		isUp = w.try("hand over results", func(ctx context.Context) (err error) {
+			done, err = w.store.Finish(ctx, w.o.Holder, ended[:n])
+			return err
+		})
 		for _, l := range w.leases {
-			if slices.ContainsFunc(ended, func(e Ended) bool { return e.Claim == l.Claim }) {
+			if slices.Contains(done, l.Claim) {
+				clear(w.dry) // a permit is free, and the next task of a session may begin
 				w.forget(l)
 			}
 		}
+		ended = ended[n:]
 	}
 	for _, l := range back {
-		if e, _ := w.ended(l, l.begun); w.try("give tasks back", func(ctx context.Context) error {
-			return w.store.GiveBack(ctx, w.o.Holder, e, l.begun && !l.free, l.back)
+		e, _ := w.ended(l, l.begun)
+		var err error
+		if w.try("give tasks back", func(ctx context.Context) error {
+			err = w.store.GiveBack(ctx, w.o.Holder, e, l.begun && !l.free, l.back)
+			return err
 		}) {
 			w.forget(l)
-		} else {
+		} else if !hasCode(err, locked) {
 			break // the store is away
 		}
 	}
@@ -409,6 +447,10 @@ func (w *Worker) ended(l *lease, hasTwin bool) (e Ended, err error) {
 		return e, nil
 	}
 	r, err := w.master.TaskRecord(l.twin)
+	if t := &r.Task; t.Status == state.Failed && (t.Reason == state.ClassAgentMissing || t.Reason == state.ClassAuth) && !l.unable { // others may have program and login
+		l.back, l.unable, l.free = "its worker could not run it: "+t.Error, true, true
+		w.rest(l, w.o.TTL)
+	}
 	if err == nil {
 		e.Rows, err = w.o.Rows(&r)
 	}
@@ -432,8 +474,8 @@ func (w *Worker) forget(l *lease) {
 	delete(w.until, l.twin)
 }
 
-// renew prolongs all leases, and says that the worker lives.
-func (w *Worker) renew(isLeaving bool) bool {
+// renew prolongs all leases that it can, and says that the worker lives.
+func (w *Worker) renew(isLeaving bool) (isUp, all bool) {
 	until := w.o.Now() + w.o.TTL - w.o.Margin
 	var kept []Claim
 	isDone := len(w.leases) == 0 || w.try("renew its leases", func(ctx context.Context) (err error) {
@@ -445,7 +487,8 @@ func (w *Worker) renew(isLeaving bool) bool {
 			l.until.Set(until)
 		}
 	}
-	return isDone && w.beat(isLeaving) && w.reconcileHeld()
+	isUp = isDone && w.beat(isLeaving) && w.reconcileHeld()
+	return isUp, isUp && len(kept) >= len(w.leases)
 }
 
 // beat says that the worker lives, or ends, and asks for its accounts.
@@ -471,13 +514,18 @@ func (w *Worker) reconcileHeld() bool {
 	}
 	for _, l := range w.leases {
 		if canceled, isKept := kept[l.Claim]; !isKept { // somebody else has it
-			l.until.Set(w.o.Now())
+			if l.until.Set(w.o.Now()); l.status.Terminal() {
+				w.forget(l)
+			}
 		} else if canceled {
 			w.end(l)
 		}
 		delete(kept, l.Claim)
 	}
-	for c := range kept { // the answer to its lease was lost
+	for c := range kept { // the answer to its lease was lost, or somebody has counted its attempts by hand
+		if slices.ContainsFunc(slices.Collect(maps.Values(w.leases)), func(l *lease) bool { return l.ID == c.ID }) {
+			continue // until the agent of the other one has ended
+		}
 		w.leases[c.ID] = &lease{Claim: c, until: task.NewLease(0), status: state.Canceled, back: "its worker did not receive it"}
 	}
 	return true

@@ -280,11 +280,15 @@ func (m *Maker) collected(runID string, f state.OutputFile) ([]byte, error) {
 	return content, nil
 }
 
+// maxInline is about how many bytes the rows of a task may have in all; of more files path and hash alone.
+const maxInline = 8 << 20
+
 // file adds the row of a file. runID is "" of one that came with the task, content nil (NULL) of a large one.
 func (m *Maker) file(out *Rows, t *state.Task, runID, path string, input bool, e fileEntry, content []byte) {
 	id, _ := ID("file", m.Host, t.ID, runID, path, strconv.FormatBool(input))
 	var run, where any
-	if rundir.IsRunID(t.RunID) && e.Size > m.InlineThreshold {
+	if rundir.IsRunID(t.RunID) && (e.Size > m.InlineThreshold || out.Size+len(content) > maxInline) {
+		content = nil
 		where = (&url.URL{Scheme: "file", Host: m.Host, Path: filepath.Join(m.RunDir(t.RunID), "files", path)}).String()
 	}
 	if rundir.IsRunID(runID) {
