@@ -101,7 +101,10 @@ func (a *app) accountAddCommand() *cobra.Command {
 		if a.shared && err == nil {
 			return a.onShared(c, func(ctx context.Context, q *shared.Queue) error {
 				err := q.AddAccount(ctx, shared.Account{ID: id, Tool: f.Tool, GroupName: f.GroupName, Max: f.Max, Env: f.env, CredRef: credRef})
-				return cmp.Or(err, printText(a.stdout, "added "+id))
+				if err == nil {
+					err = printText(a.stdout, "added "+id)
+				}
+				return err
 			})
 		}
 		dir, wrong := a.ownState()
@@ -117,7 +120,10 @@ func (a *app) accountAddCommand() *cobra.Command {
 		}
 		added := file.find(id)
 		home, err := added.home()
-		if err = cmp.Or(err, printText(a.stdout, "added "+id)); err != nil || home == "" {
+		if err == nil {
+			err = printText(a.stdout, "added "+id)
+		}
+		if err != nil || home == "" {
 			return err
 		}
 		a.hint("stint: its home is %s: settings of %s go there\n", home, added.Tool)
@@ -207,7 +213,11 @@ func (a *app) accountLsCommand() *cobra.Command {
 		if a.shared {
 			list, err := fromShared(a, c, (*shared.Queue).Accounts)
 			return printTable(a, list, err, "no accounts in the shared queue", []string{"ACCOUNT", "AGENT", "GROUP", "RUNNING", "STATE", "COOL UNTIL"}, []string{"GROUP", "AGENT"}, func(u shared.Account) (string, []string) {
-				return u.ID, []string{u.ID, u.Tool, u.GroupName, fmt.Sprintf("%d/%d", u.Running, u.Max), map[bool]string{true: "ready", false: "disabled"}[u.Enabled], localTime(u.CoolUntil)}
+				condition, until := map[bool]string{true: "ready", false: "disabled"}[u.Enabled], ""
+				if u.CoolUntil.After(time.Now()) {
+					condition, until = "limit", localTime(u.CoolUntil)
+				}
+				return u.ID, []string{u.ID, u.Tool, u.GroupName, fmt.Sprintf("%d/%d", u.Running, u.Max), condition, until}
 			})
 		}
 		list, err := a.accounts(c.Context())

@@ -92,8 +92,9 @@ func (a *app) showShared(c *cobra.Command, ref string, contents bool, path ...st
 		return err
 	}
 	d, files := &description{}, ""
-	if time.Now().After(t.ScheduledAt) {
-		t.ScheduledAt = time.Time{}
+	notBefore := ""
+	if t.ScheduledAt.After(time.Now()) {
+		notBefore = localTime(t.ScheduledAt)
 	}
 	for _, f := range t.Files {
 		if len(path) > 0 && f.Path == path[0] && !f.IsInput && f.Content != nil {
@@ -107,7 +108,7 @@ func (a *app) showShared(c *cobra.Command, ref string, contents bool, path ...st
 	for l := range slices.Chunk([]string{
 		"task", t.ID, "status", t.Status, "reason", t.Reason, "error", t.Error, "note", t.Note, "session", t.SessionKey, "agent", strings.TrimSpace(t.Tool + " " + t.Model),
 		"account", cmp.Or(t.LeasedBy, t.Account), "worker", t.WorkerHost, "lease until", localTime(t.LeaseExpiresAt), "label", t.Label, "priority", fmt.Sprint(t.Priority),
-		"attempt", fmt.Sprintf("%d of %d", t.Attempt-t.Retries, t.MaxAttempts), "next try", localTime(t.NextAttemptAt), "not before", localTime(t.ScheduledAt), "tenant", t.TenantID, "queue", t.Queue,
+		"attempt", fmt.Sprintf("%d of %d", t.Attempt-t.Retries, t.MaxAttempts), "next try", localTime(t.NextAttemptAt), "not before", notBefore, "tenant", t.TenantID, "queue", t.Queue,
 		"to collect", strings.Join(t.OutputSpec, ", "), "verify", t.VerifyCommand, "tokens", tokens(t.Usage), "started", localTime(t.StartedAt), "finished", localTime(t.FinishedAt),
 	}, 2) {
 		d.line(l[0], l[1])
@@ -126,7 +127,7 @@ func (a *app) actShared(c *cobra.Command, name, ref string) (v wire.TaskView, er
 	do := map[string]func(*shared.Queue, context.Context, string) (shared.Task, error){"cancel": (*shared.Queue).Cancel, "retry": (*shared.Queue).Requeue}[name]
 	t, err := fromShared(a, c, func(q *shared.Queue, ctx context.Context) (shared.Task, error) { return do(q, ctx, ref) })
 	if v.ID, v.Status = t.ID, state.Status(t.Status); t.Status == "leased" || t.Status == "running" {
-		a.hint("stint: its worker on %s ends it\n", escapeText(oneLine(t.WorkerHost)))
+		a.hint("stint: the worker of %s on %s ends it\n", t.ID, escapeText(oneLine(t.WorkerHost)))
 	}
 	return v, err
 }
