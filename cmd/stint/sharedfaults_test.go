@@ -127,7 +127,7 @@ func (w *shopWorker) begin(ttl time.Duration) {
 	w.t.Helper()
 	for {
 		w.life = w.launch([]string{
-			w.self, "worker", "start", "--lease-ttl", ttl.String(), "--renew", "1s", "--grace", "1s", "--poll-interval", "500ms", "--processes", "4", "--max-workers", "4",
+			w.self, "worker", "start", "--lease-ttl", ttl.String(), "--renew", (ttl / 6).String(), "--grace", "1s", "--poll-interval", "500ms", "--processes", "4", "--max-workers", "4",
 		})
 		if w.ready(w.life) {
 			return
