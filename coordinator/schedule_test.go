@@ -54,11 +54,11 @@ func (d dyingRoom) Call() (end func()) {
 	return func() { d.held.Add(-1); done() }
 }
 
-func (d dyingRoom) ChangeSchedule(ctx context.Context, name string, change func(*state.Control)) error {
+func (d dyingRoom) ChangeControl(ctx context.Context, prefix, name string, change func(*state.Control)) error {
 	if err := d.step(); err != nil {
 		return err
 	}
-	return errors.Join(d.Room.ChangeSchedule(ctx, name, change), d.step())
+	return errors.Join(d.Room.ChangeControl(ctx, prefix, name, change), d.step())
 }
 
 func (d dyingRoom) Fire(ctx context.Context, spec task.TaskSpec, name string, change func(*state.Control)) (t state.Task, err error) {
@@ -236,7 +236,7 @@ func hundredDays(t *testing.T, random *rand.Rand) {
 	}
 	time.Sleep(48 * time.Hour) // what is queued ends
 	synctest.Wait()
-	controls := s.c.Schedules()
+	controls := s.c.Controls(state.ControlSchedule)
 	for i := range list {
 		sc := &list[i]
 		fired, skipped, instants := map[string]bool{}, 0, 0
@@ -311,7 +311,7 @@ func TestOverlapIsBounded(t *testing.T) {
 		check(t, s.c.Pause(t.Context(), "", "client"))
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		if n := len(strings.Fields(s.c.Schedules()["s"].OpenFirings)); n != 100 || len(s.runs("s")) != 20 {
+		if n := len(strings.Fields(s.c.Controls(state.ControlSchedule)["s"].OpenFirings)); n != 100 || len(s.runs("s")) != 20 {
 			t.Errorf("%d are open, %d were skipped", n, len(s.runs("s")))
 		}
 		s.down()
@@ -373,7 +373,7 @@ func TestLongJitter(t *testing.T) {
 			}
 			_, err := s.r.JobRuns(t.Context(), "s", 1)
 			check(t, err)
-			want := int(s.c.Schedules()["s"].FiredThrough.Sub(begun) / (5 * time.Minute))
+			want := int(s.c.Controls(state.ControlSchedule)["s"].FiredThrough.Sub(begun) / (5 * time.Minute))
 			if got := s.outcomesOf("s"); want < 14 || got != strings.TrimSpace(strings.Repeat("ok ", want)) || s.turns() != want || s.told.String() != "" {
 				t.Errorf("%d instants: %s, %d runs; told %q", want, got, s.turns(), s.told.String())
 			}
@@ -475,7 +475,7 @@ func TestDueBefore(t *testing.T) {
 			was = isDue()
 			time.Sleep(time.Minute)
 		}
-		if late := s.cfg.Now().Sub(s.c.Schedules()["s"].FiredThrough); !was || isDue() || late < 6*time.Minute {
+		if late := s.cfg.Now().Sub(s.c.Controls(state.ControlSchedule)["s"].FiredThrough); !was || isDue() || late < 6*time.Minute {
 			t.Errorf("fired %v late; due just before: %v, and after: %v", late, was, isDue())
 		}
 		_, err := s.r.ActOnSchedule(t.Context(), "s", "pause", time.Time{})
@@ -519,12 +519,12 @@ func TestScheduleChanges(t *testing.T) {
 		time.Sleep(31 * time.Second)
 		s.list.Store(&[]schedule.Schedule{later})
 		time.Sleep(time.Minute)
-		if c := s.c.Schedules()["s"]; !c.Paused || s.turns() != before+1 {
+		if c := s.c.Controls(state.ControlSchedule)["s"]; !c.Paused || s.turns() != before+1 {
 			t.Errorf("a schedule that was paused, and away for a moment: %+v", c)
 		}
 		s.list.Store(&[]schedule.Schedule{})
 		time.Sleep(2 * time.Minute)
-		if c := s.c.Schedules(); len(c) > 0 {
+		if c := s.c.Controls(state.ControlSchedule); len(c) > 0 {
 			t.Errorf("of a schedule that was removed there is still %+v", c)
 		}
 		s.down()

@@ -101,6 +101,7 @@ const (
 	ControlDispatch = "dispatch"     // the record that pauses dispatch
 	ControlAccount  = "account:"     // with the account's name behind it
 	ControlSchedule = "schedule:"    // with the schedule's name behind it
+	ControlInstance = "instance:"    // with the id of an instance behind it
 	KeyPaused       = "paused"       // of ControlDispatch and ControlSchedule
 	KeyCoolUntil    = "coolUntil"    // of ControlAccount
 	KeyCoolGuessed  = "coolGuessed"  // of ControlAccount: nobody has named coolUntil, it is a backoff
@@ -110,6 +111,13 @@ const (
 	KeyCron         = "cron"         // of ControlSchedule: the expression and zone to which the next key belongs
 	KeyFiredThrough = "firedThrough" // of ControlSchedule: up to that instant each firing was made or skipped
 	KeyOpenFirings  = "openFirings"  // of ControlSchedule: instants of the firings that have not ended, separated by blanks
+	KeyUser         = "user"         // of ControlInstance: who has claimed it
+	KeyTgUser       = "tgUser"       // of ControlInstance: id of that user at Telegram
+	KeyClaimedAt    = "claimedAt"    // of ControlInstance
+	KeyInitAt       = "initAt"       // of ControlInstance: when it was asked last to be set up
+	KeyHealth       = "health"       // of ControlInstance: running, idle or failed; left out: unknown
+	KeyFailCount    = "failCount"    // of ControlInstance: checks that failed since the last one that did not
+	KeyLowBalance   = "lowBalance"   // of ControlInstance: its key is nearly used up, and that was told
 )
 
 // copied has the keys that say what a task is to do, and where, and how.

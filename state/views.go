@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -141,7 +142,7 @@ func (v Tags) Match(want Tags) bool {
 		(want.Queue == "" || want.Queue == v.Queue) && (want.Agent == "" || want.Agent == v.Agent)
 }
 
-// Control is what a control record can say: of dispatch, of an account, or of a schedule.
+// Control is what a control record can say: of dispatch, of an account, of a schedule, or of an instance.
 type Control struct {
 	Paused     bool
 	Hold       bool
@@ -156,13 +157,27 @@ type Control struct {
 	Cron         string
 	FiredThrough time.Time
 	OpenFirings  string
+
+	User, TgUser      string
+	ClaimedAt, InitAt time.Time
+	Health            string // "": unknown
+	FailCount         int
+	LowBalance        bool
 }
+
+// The states of an instance that is known to be in one.
+const (
+	HealthRunning = "running"
+	HealthIdle    = "idle"
+	HealthFailed  = "failed"
+)
 
 // ReadControl folds a control record into c.
 func ReadControl(sec *ledger.Section, c Control) (Control, error) {
 	fields := map[string]any{
 		KeyPaused: &c.Paused, KeyHold: &c.Hold, KeyReason: &c.Reason, KeyCoolUntil: &c.CoolUntil, KeyCoolGuessed: &c.Guessed, KeyLimitWaits: &c.LimitWaits,
 		KeyLimitedAt: &c.LimitedAt, KeyDisabled: &c.Disabled, KeyQuota: &c.Quota, KeyCron: &c.Cron, KeyFiredThrough: &c.FiredThrough, KeyOpenFirings: &c.OpenFirings,
+		KeyUser: &c.User, KeyTgUser: &c.TgUser, KeyClaimedAt: &c.ClaimedAt, KeyInitAt: &c.InitAt, KeyHealth: &c.Health, KeyFailCount: &c.FailCount, KeyLowBalance: &c.LowBalance,
 	}
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
@@ -172,6 +187,10 @@ func ReadControl(sec *ledger.Section, c Control) (Control, error) {
 			c.Guessed = false // unless the record says it again
 		case KeyQuota:
 			_, err = ParseQuota(c.Quota)
+		case KeyHealth:
+			if !slices.Contains([]string{"", HealthRunning, HealthIdle, HealthFailed}, c.Health) {
+				err = fmt.Errorf("%q is none of %s, %s and %s; empty means unknown", Cut(c.Health, 40), HealthRunning, HealthIdle, HealthFailed)
+			}
 		case KeyOpenFirings:
 			for open := range strings.FieldsSeq(c.OpenFirings) {
 				if _, bad := ParseTime(open); bad != nil {
@@ -193,6 +212,8 @@ func (c *Control) Record(id string) ledger.Record {
 		AddIf(KeyCoolUntil, ExactTime(c.CoolUntil)).AddIf(KeyCoolGuessed, Flag(c.Guessed)).
 		AddIf(KeyLimitWaits, OrNone(c.LimitWaits)).AddIf(KeyLimitedAt, ExactTime(c.LimitedAt)).
 		AddIf(KeyQuota, c.Quota).AddIf(KeyDisabled, Flag(c.Disabled)).
-		AddIf(KeyCron, c.Cron).AddIf(KeyFiredThrough, ExactTime(c.FiredThrough)).AddIf(KeyOpenFirings, c.OpenFirings)
+		AddIf(KeyCron, c.Cron).AddIf(KeyFiredThrough, ExactTime(c.FiredThrough)).AddIf(KeyOpenFirings, c.OpenFirings).
+		AddIf(KeyUser, c.User).AddIf(KeyTgUser, c.TgUser).AddIf(KeyClaimedAt, ExactTime(c.ClaimedAt)).AddIf(KeyInitAt, ExactTime(c.InitAt)).
+		AddIf(KeyHealth, c.Health).AddIf(KeyFailCount, OrNone(c.FailCount)).AddIf(KeyLowBalance, Flag(c.LowBalance))
 	return r
 }

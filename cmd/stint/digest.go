@@ -47,7 +47,7 @@ func (a *app) digestCommand() *cobra.Command {
 		}
 		read.Usage = rows[0]
 		d := &digest{Digest: read}
-		d.due(a, dir, st.Schedules(), now)
+		d.due(a, dir, st.Controls(state.ControlSchedule), now)
 		return a.print(d, d.text(cmp.Or(terminalWidth(a.stdout), math.MaxInt32)))
 	})
 	c.Flags().StringVar(&since, "since", "12h", "from this `time` on: 18:00, 12h, 7d, 2026-11-21, \"2026-11-21 15:04\"")

@@ -329,22 +329,22 @@ func (a *Admission) SetAccount(ctx context.Context, id string, enabled bool, by 
 	return state.AccountUse{Account: queue.Read(a.tasks, func(st *fold.State) state.Account { return st.Account(id) }), AccountConfig: c, Agent: c.Tool}, err
 }
 
-// Schedules returns the control records of schedules by their names.
-func (a *Admission) Schedules() map[string]state.Control {
-	return queue.Read(a.tasks, func(st *fold.State) map[string]state.Control { return st.Schedules() })
+// Controls returns the control records that a prefix is for, such as [state.ControlSchedule], by their names.
+func (a *Admission) Controls(prefix string) map[string]state.Control {
+	return queue.Read(a.tasks, func(st *fold.State) map[string]state.Control { return st.Controls(prefix) })
 }
 
-// ChangeSchedule changes the control record of a schedule, durably. change may be called more than once.
-func (a *Admission) ChangeSchedule(ctx context.Context, name string, change func(*state.Control)) error {
+// ChangeControl changes the control record with that prefix and name, durably. change may be called more than once.
+func (a *Admission) ChangeControl(ctx context.Context, prefix, name string, change func(*state.Control)) error {
 	return a.tasks.Update(ctx, func(st *fold.State, tx *ledger.Tx) error {
-		changeSchedule(st, tx, name, change)
+		changeControl(st, tx, prefix, name, change)
 		return nil
 	})
 }
 
-// Fire is Submit of the task of a schedule's firing, and ChangeSchedule, in one durable change.
+// Fire is Submit of the task of a schedule's firing, and ChangeControl of the schedule, in one durable change.
 func (a *Admission) Fire(ctx context.Context, s task.TaskSpec, name string, change func(*state.Control)) (state.Task, error) {
-	tasks, err := a.submit(ctx, request{specs: []task.TaskSpec{s}, also: func(st *fold.State, tx *ledger.Tx) { changeSchedule(st, tx, name, change) }})
+	tasks, err := a.submit(ctx, request{specs: []task.TaskSpec{s}, also: func(st *fold.State, tx *ledger.Tx) { changeControl(st, tx, state.ControlSchedule, name, change) }})
 	if err != nil {
 		return state.Task{}, err
 	}
@@ -365,13 +365,13 @@ func (a *Admission) Fired(key string) (t state.Task, ok bool) {
 	return t, ok
 }
 
-// changeSchedule appends what change makes of a schedule's control record, if it makes anything of it.
-func changeSchedule(st *fold.State, tx *ledger.Tx, name string, change func(*state.Control)) {
-	tx.Claim(string(ledger.KindControl) + " " + state.ControlSchedule + name) // also where this appends nothing
-	was := st.Schedules()[name]
+// changeControl appends what change makes of a control record, if it makes anything of it.
+func changeControl(st *fold.State, tx *ledger.Tx, prefix, name string, change func(*state.Control)) {
+	id := prefix + name
+	tx.Claim(string(ledger.KindControl) + " " + id) // also where this appends nothing
+	was := st.Controls(prefix)[name]
 	now := was
 	change(&now)
-	id := state.ControlSchedule + name
 	before, after, r := was.Record(id), now.Record(id), &ledger.Record{Kind: ledger.KindControl, ID: id}
 	for _, f := range slices.Concat(before.Fields, after.Fields) {
 		old, _ := before.Get(f.Key)

@@ -18,10 +18,10 @@ import (
 
 // A Room is what a Runner asks the master.
 type Room interface {
-	// Schedules returns the control records of schedules by their names.
-	Schedules() map[string]state.Control
-	// ChangeSchedule changes the control record of a schedule.
-	ChangeSchedule(ctx context.Context, name string, change func(*state.Control)) error
+	// Controls returns the control records with a prefix by their names.
+	Controls(prefix string) map[string]state.Control
+	// ChangeControl changes the control record with that prefix and name.
+	ChangeControl(ctx context.Context, prefix, name string, change func(*state.Control)) error
 	// Fire submits a task and changes the control record of a schedule, in one durable change.
 	Fire(ctx context.Context, spec task.TaskSpec, name string, change func(*state.Control)) (state.Task, error)
 	// Fired returns the task with that idempotency key; ok is false if there is none any more.
@@ -117,7 +117,7 @@ func (r *Runner) look(ctx context.Context) (next time.Time, isActive bool) {
 		r.told = err.Error()
 		r.opts.Log.Warn("a mistake in the schedules", "error", err)
 	}
-	controls := r.room.Schedules()
+	controls := r.room.Controls(state.ControlSchedule)
 	for i := range list {
 		s, c := &list[i], controls[list[i].Name]
 		delete(controls, s.Name)
@@ -130,14 +130,14 @@ func (r *Runner) look(ctx context.Context) (next time.Time, isActive bool) {
 			isActive = isActive || !c.Paused // or nobody would be there to look
 			continue
 		}
-		for i, instant := range strings.Fields(r.room.Schedules()[s.Name].OpenFirings) { // also what the end of a master has interrupted
+		for i, instant := range strings.Fields(r.room.Controls(state.ControlSchedule)[s.Name].OpenFirings) { // also what the end of a master has interrupted
 			if at, err := time.Parse(time.RFC3339, instant); err == nil && s.Job != "" && !r.running[s.key(instant)] && (i == 0 || s.Overlap == "parallel") {
 				r.start(ctx, s, at, instant)
 			}
 		}
 		if !r.paused[s.Name] {
 			isActive = true
-			for _, at := range s.Next(r.room.Schedules()[s.Name].FiredThrough, 1) {
+			for _, at := range s.Next(r.room.Controls(state.ControlSchedule)[s.Name].FiredThrough, 1) {
 				if due := s.due(at); due.Before(next) {
 					next = due
 				}
@@ -148,7 +148,7 @@ func (r *Runner) look(ctx context.Context) (next time.Time, isActive bool) {
 		if r.gone[name].IsZero() {
 			r.gone[name] = r.opts.Now()
 		} else if err == nil && r.opts.Now().Sub(r.gone[name]).Abs() >= goneMost {
-			_ = r.room.ChangeSchedule(ctx, name, func(c *state.Control) { *c = state.Control{} }) // it is tried again
+			_ = r.room.ChangeControl(ctx, state.ControlSchedule, name, func(c *state.Control) { *c = state.Control{} }) // it is tried again
 			delete(r.paused, name)
 			delete(controls, name)
 		}
@@ -172,7 +172,7 @@ func (r *Runner) lookAt(ctx context.Context, s *Schedule) error {
 			return err
 		}
 		if line != nil && line.Scheduled.After(c.FiredThrough) && c.Cron == text {
-			if err := r.room.ChangeSchedule(ctx, s.Name, through(line.Scheduled)); err != nil {
+			if err := r.room.ChangeControl(ctx, state.ControlSchedule, s.Name, through(line.Scheduled)); err != nil {
 				return err
 			}
 			c.FiredThrough = line.Scheduled
@@ -181,7 +181,7 @@ func (r *Runner) lookAt(ctx context.Context, s *Schedule) error {
 	r.paused[s.Name] = c.Paused
 	switch {
 	case c.Cron != text || c.FiredThrough.IsZero() || c.FiredThrough.After(now.Add(aheadMost)) || was && !c.Paused: // what was due before it was so was not missed
-		return r.room.ChangeSchedule(ctx, s.Name, func(c *state.Control) { c.Cron, c.FiredThrough = text, now })
+		return r.room.ChangeControl(ctx, state.ControlSchedule, s.Name, func(c *state.Control) { c.Cron, c.FiredThrough = text, now })
 	case c.Paused:
 		return nil
 	}
@@ -225,7 +225,7 @@ func (r *Runner) fireDue(ctx context.Context, s *Schedule, c *state.Control, now
 		if err = r.history.add(r.skipped(s, last, "missed", lost)); err != nil {
 			return err
 		}
-		err = r.room.ChangeSchedule(ctx, s.Name, through(last))
+		err = r.room.ChangeControl(ctx, state.ControlSchedule, s.Name, through(last))
 	}
 	for i, at := range slices.Concat(missed, fired) {
 		firing := *s
@@ -247,7 +247,7 @@ func (r *Runner) fireDue(ctx context.Context, s *Schedule, c *state.Control, now
 
 // fire makes one firing, and notes it. With now it is none of those that are scheduled.
 func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) error {
-	c, instant := r.room.Schedules()[s.Name], state.FormatTime(at)
+	c, instant := r.room.Controls(state.ControlSchedule)[s.Name], state.FormatTime(at)
 	if now {
 		if isKnown, err := r.hasEnded(s.Name, at); isKnown || err != nil || strings.Contains(c.OpenFirings, instant) {
 			return err // the answer to the first request was lost
@@ -262,7 +262,7 @@ func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) 
 		}
 	}
 	if s.Job != "" {
-		if err := r.room.ChangeSchedule(ctx, s.Name, note); err != nil {
+		if err := r.room.ChangeControl(ctx, state.ControlSchedule, s.Name, note); err != nil {
 			return err
 		}
 		r.Wake() // look starts it
@@ -287,7 +287,7 @@ func (r *Runner) fire(ctx context.Context, s *Schedule, at time.Time, now bool) 
 		spec.Parallel = true
 	}
 	if _, known := r.room.Fired(spec.IdempotencyKey); known { // before the clock was put back
-		return r.room.ChangeSchedule(ctx, s.Name, through(at))
+		return r.room.ChangeControl(ctx, state.ControlSchedule, s.Name, through(at))
 	}
 	_, err := r.room.Fire(ctx, spec, s.Name, note)
 	var refused *task.Error
@@ -302,7 +302,7 @@ func (r *Runner) pass(ctx context.Context, run task.JobRun) error {
 	if err := r.ended(run); err != nil {
 		return err
 	}
-	return r.room.ChangeSchedule(ctx, run.Schedule, through(run.Scheduled))
+	return r.room.ChangeControl(ctx, state.ControlSchedule, run.Schedule, through(run.Scheduled))
 }
 
 // through notes that all is settled up to an instant.
@@ -347,7 +347,7 @@ func (r *Runner) tell(kind, name, text string) {
 
 // settle notes which firings of a schedule have ended, and returns its control record. Those of jobs do it themselves.
 func (r *Runner) settle(ctx context.Context, s *Schedule) (c state.Control, err error) {
-	if c = r.room.Schedules()[s.Name]; s.Job != "" {
+	if c = r.room.Controls(state.ControlSchedule)[s.Name]; s.Job != "" {
 		return c, nil
 	}
 	for instant := range strings.FieldsSeq(c.OpenFirings) {
@@ -366,7 +366,7 @@ func (r *Runner) settle(ctx context.Context, s *Schedule) (c state.Control, err 
 			return c, err
 		}
 	}
-	return r.room.Schedules()[s.Name], nil
+	return r.room.Controls(state.ControlSchedule)[s.Name], nil
 }
 
 // close notes the end of an open firing, its line of the history first: after a crash that line tells of it.
@@ -378,7 +378,7 @@ func (r *Runner) close(ctx context.Context, run task.JobRun, instant string) err
 	if err != nil {
 		return err
 	}
-	return r.room.ChangeSchedule(ctx, run.Schedule, func(c *state.Control) {
+	return r.room.ChangeControl(ctx, state.ControlSchedule, run.Schedule, func(c *state.Control) {
 		c.OpenFirings = strings.Join(slices.DeleteFunc(strings.Fields(c.OpenFirings), func(s string) bool { return s == instant }), " ")
 	})
 }
@@ -488,7 +488,7 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string, at time.Ti
 			err = r.lookAt(ctx, &s)
 		}
 		if err == nil {
-			err = r.room.ChangeSchedule(ctx, name, func(c *state.Control) { c.Paused, c.FiredThrough = act == "pause", now })
+			err = r.room.ChangeControl(ctx, state.ControlSchedule, name, func(c *state.Control) { c.Paused, c.FiredThrough = act == "pause", now })
 		}
 		if r.paused[name] = act == "pause"; err != nil {
 			delete(r.paused, name) // as after a crash
@@ -498,7 +498,7 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string, at time.Ti
 	if err != nil {
 		return task.Schedule{}, err
 	}
-	views, _ := Views([]Schedule{s}, r.room.Schedules(), r.opts.Path, now) // it has changed, whether its last firing can be read or not
+	views, _ := Views([]Schedule{s}, r.room.Controls(state.ControlSchedule), r.opts.Path, now) // it has changed, whether its last firing can be read or not
 	return views[0], nil
 }
 
@@ -514,7 +514,7 @@ func (r *Runner) Schedules(ctx context.Context) ([]task.Schedule, error) {
 		}
 	}
 	r.Wake() // the configuration may have changed
-	views, failed := Views(list, r.room.Schedules(), r.opts.Path, r.opts.Now())
+	views, failed := Views(list, r.room.Controls(state.ControlSchedule), r.opts.Path, r.opts.Now())
 	if failed != nil { // then nothing fires, since nobody knows what has
 		return nil, failed
 	}
@@ -545,7 +545,7 @@ func (r *Runner) JobRuns(ctx context.Context, name string, most int) ([]task.Job
 // DueBefore reports whether any schedule fires before an instant.
 func (r *Runner) DueBefore(t time.Time) bool {
 	list, _ := r.opts.List()
-	controls := r.room.Schedules()
+	controls := r.room.Controls(state.ControlSchedule)
 	return slices.ContainsFunc(list, func(s Schedule) bool {
 		c := controls[s.Name]
 		next := s.Next(c.FiredThrough, 1) // it may have passed: its firing is late by the jitter

@@ -138,10 +138,10 @@ func Check(sec *ledger.Section) error {
 		if _, err := state.ReadControl(sec, state.Control{}); err != nil {
 			return err
 		}
-		if err := checkKeys(sec); err != nil || !byHand || id == state.ControlDispatch || id == ControlDeleted || strings.HasPrefix(id, state.ControlAccount) || strings.HasPrefix(id, state.ControlSchedule) {
+		if err := checkKeys(sec); err != nil || !byHand || id == state.ControlDispatch || id == ControlDeleted || strings.HasPrefix(id, state.ControlAccount) || strings.HasPrefix(id, state.ControlSchedule) || strings.HasPrefix(id, state.ControlInstance) {
 			return err
 		}
-		return state.NewRecordError(sec, nil, fmt.Errorf("there is no control %s; write ## Control dispatch, ## Control account:NAME or ## Control schedule:NAME", id))
+		return state.NewRecordError(sec, nil, fmt.Errorf("there is no control %s; write ## Control dispatch, ## Control account:NAME, ## Control schedule:NAME or ## Control instance:ID", id))
 	}
 	if sec.Value(state.KeyBy) == ledger.ByHand {
 		return state.NewRecordError(sec, nil, fmt.Errorf("a %s has no meaning here; write ## Task ID", sec.Kind))

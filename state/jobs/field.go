@@ -217,7 +217,7 @@ func after(was *entry, sec *ledger.Section, owner func(key string) string) (Job,
 		j = was.Job
 	}
 	from := j.Status
-	if ended(from) && sec.Value("status") == Queued { // all begins anew
+	if byHand && ended(from) && sec.Value("status") == Queued { // all begins anew, as after a retry
 		j.Attempt, j.AuditEventID, j.NextActionAt = 0, "", time.Time{}
 	}
 	for i := range sec.Fields {

@@ -17,16 +17,22 @@ const (
 	Queued     = "queued"      // waits for its time, or to be pulled
 	Running    = "running"     // a worker has it, until its lease ends
 	Succeeded  = "succeeded"   // acknowledged
-	Failed     = "failed"      // ended by a person, who wrote so
+	Failed     = "failed"      // ended by a person, who wrote so; or of an instance, until pending_task_retry queues it again
 	DeadLetter = "dead_letter" // attempts used up
 )
 
 // The closed sets of a job's words, as the tags have them too; of priorities the highest is first.
 var (
 	Statuses    = []string{Queued, Running, Succeeded, Failed, DeadLetter}
-	ObjectTypes = []string{"memory", "experience", "cognition"}
-	Actions     = []string{"verify", "revalidate", "decay", "archive", "reinstate-check"}
+	ObjectTypes = []string{"memory", "experience", "cognition", Instance}
+	Actions     = []string{"verify", "revalidate", "decay", "archive", "reinstate-check", InitInstance}
 	Priorities  = []string{"high", "medium", "low"}
+)
+
+// What is done with an instance, by the master itself; see package fleet.
+const (
+	Instance     = "instance"
+	InitInstance = "init_instance"
 )
 
 // What a job has that names nothing else, and the bounds of what can be asked for.
@@ -46,9 +52,9 @@ const (
 
 // A Spec asks for a job.
 type Spec struct {
-	ObjectType     string    `json:"object_type" enum:"memory,experience,cognition" doc:"What kind of object it is about" example:"cognition"`
+	ObjectType     string    `json:"object_type" enum:"memory,experience,cognition,instance" doc:"What kind of object it is about" example:"cognition"`
 	ObjectID       string    `json:"object_id" min:"1" max:"512" doc:"Id of that object" example:"cg_123"`
-	Action         string    `json:"action" enum:"verify,revalidate,decay,archive,reinstate-check" doc:"What is to be done with it" example:"revalidate"`
+	Action         string    `json:"action" enum:"verify,revalidate,decay,archive,reinstate-check,init_instance" doc:"What is to be done with it" example:"revalidate"`
 	RunAt          time.Time `json:"run_at" min:"1" doc:"From when on it can be pulled; not in the past when it is asked for" example:"2026-12-01T00:00:00Z"`
 	Priority       string    `json:"priority,omitempty" enum:"low,medium,high" doc:"Of jobs with the same run_at, high is pulled first; left out: medium" example:"medium"`
 	MaxAttempts    int       `json:"max_attempts" required:"false" min:"1" max:"1000" doc:"With so many that failed or were lost it is a dead letter; left out or 0: 3" example:"3"`

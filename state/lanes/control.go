@@ -10,11 +10,11 @@ import (
 	"stint/state/heap"
 )
 
-// ApplyControl folds a control record of dispatch, of an account or of a schedule; one with another name is passed over.
+// ApplyControl folds a control record of dispatch, of an account, a schedule or an instance; one with another name is passed over.
 func (s *Queues) ApplyControl(sec *ledger.Section) error {
 	id := string(sec.ID)
 	name, isAccount := strings.CutPrefix(id, state.ControlAccount)
-	if !isAccount && id != state.ControlDispatch && !strings.HasPrefix(id, state.ControlSchedule) {
+	if !isAccount && id != state.ControlDispatch && !strings.HasPrefix(id, state.ControlSchedule) && !strings.HasPrefix(id, state.ControlInstance) {
 		return nil
 	}
 	next, err := state.ReadControl(sec, s.controls[id])
@@ -42,11 +42,11 @@ func (s *Queues) Paused() (paused bool, reason string) {
 	return c.Paused, c.Reason
 }
 
-// Schedules returns what is known of each schedule, by its name.
-func (s *Queues) Schedules() map[string]state.Control {
+// Controls returns what is known of all that a prefix is for, such as [state.ControlSchedule], by their names.
+func (s *Queues) Controls(prefix string) map[string]state.Control {
 	known := map[string]state.Control{}
 	for id, c := range s.controls {
-		if name, isSchedule := strings.CutPrefix(id, state.ControlSchedule); isSchedule {
+		if name, is := strings.CutPrefix(id, prefix); is {
 			known[name] = c
 		}
 	}

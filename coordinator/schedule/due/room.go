@@ -322,7 +322,26 @@ func spend(j *jobs.Job, why string, now, again time.Time) {
 	j.Status, j.LastError, j.LeaseUntil, j.UpdatedAt = jobs.DeadLetter, &why, time.Time{}, now
 	if j.Attempt < j.MaxAttempts {
 		j.Status, j.RunAt = jobs.Queued, again
+		if j.ObjectType == jobs.Instance {
+			j.Status = jobs.Failed
+		}
 	}
+}
+
+// RetryFailed queues the jobs about instances again that have failed and have attempts left, and returns how many.
+func (r *Room) RetryFailed(ctx context.Context) (n int, err error) {
+	err = r.change(ctx, func(st *jobs.State, tx *ledger.Tx) error {
+		n = 0
+		for _, was := range st.List(jobs.Filter{Status: jobs.Failed}) {
+			if j := was; j.ObjectType == jobs.Instance && j.Attempt > 0 && j.Attempt < j.MaxAttempts { // else a person has ended it
+				j.Status, j.RunAt, j.UpdatedAt = jobs.Queued, r.now(), r.now()
+				tx.Append(jobs.Record(&was, &j))
+				n++
+			}
+		}
+		return nil
+	})
+	return n, err
 }
 
 // checkOwner returns why a worker may not end an attempt at a job.
