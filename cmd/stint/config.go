@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"stint/coordinator/admission"
 	"stint/coordinator/api/guard"
 	"stint/coordinator/attempt"
+	"stint/coordinator/fleet"
 	"stint/coordinator/followup"
 	"stint/coordinator/notify"
 	"stint/coordinator/queue"
@@ -59,6 +61,12 @@ type Config struct {
 	MaxScheduled                  int
 	Governed                      []memory.Governed // files of notes that jobs take care of
 	AutoVerifyBudget              int
+	Servers                       []fleet.Server
+	Instances                     []fleet.Instance
+	LiteLLM                       fleet.LiteLLM
+	Bootstrap, ConfigSync         string
+	IdleAfter, BackupKeep         time.Duration
+	BackupDir                     string
 
 	agents map[string]any // the settings of agents by their keys, each of the type of its default; never changed
 
@@ -194,7 +202,58 @@ var keys = slices.Concat([]key{
 	numberKey("worker_concurrency", "4", 1, 256, "tasks that stint worker start runs at the same time", func(c *Config) *int { return &c.WorkerConcurrency }).as("processes").in("worker"),
 	textKey("worker_group", "", "a worker uses the shared queue's accounts of this group; empty: of all", func(c *Config) *string { return &c.WorkerGroup }).as("group").in("worker"),
 	listKey("worker_accounts", "auto", "accounts of the shared queue that a worker uses; auto: all that are here too", func(c *Config) *[]string { return &c.WorkerAccounts }, splitAccounts).as("accounts").in("worker"),
+	documentKey("fleet_bootstrap", "default", "what BOOTSTRAP.md says to the user who has claimed an instance: default, the text", map[string]string{"default": "", "": ""}, asIs, func(c *Config) *string { return &c.Bootstrap }).in("fleet"),
+	choiceKey("fleet_config_sync", "report", "what becomes of the configuration of an instance that differs: it is reported, or repaired", func(c *Config) *string { return &c.ConfigSync }, "report", "repair").in("fleet"),
+	durationKey("fleet_idle_after", "7d", "an instance is idle after this time without a dialogue", func(c *Config) *time.Duration { return &c.IdleAfter }).in("fleet"),
+	pathKey("fleet_backup_dir", "directory of the backups of the job db_backup; empty: backups in the state directory", func(c *Config) *string { return &c.BackupDir }).in("fleet"),
+	durationKey("fleet_backup_keep", "7d", "how long a backup is kept", func(c *Config) *time.Duration { return &c.BackupKeep }).in("fleet"),
+	checkedKey("litellm_url", "", "URL of the LiteLLM proxy whose virtual keys the instances use; empty: none", func(c *Config) *string { return &c.LiteLLM.URL }, func(s string) (string, error) {
+		if u, err := url.Parse(s); s != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+			return "", fmt.Errorf("%q is not a URL such as http://10.0.0.5:4000", s)
+		}
+		return s, nil
+	}).in("litellm"),
+	checkedKey("litellm_key_ref", "", "key of an administrator of that proxy: a file of mode 600 that has it, or env:NAME", func(c *Config) *string { return &c.LiteLLM.KeyRef }, checkRef).in("litellm"),
+	numberKey("litellm_alert_below", "10", 0, 1_000_000, "dollars that a key has left when the job key_balance_alert tells of it", func(c *Config) *int { return &c.LiteLLM.AlertBelow }).in("litellm"),
 })
+
+// checkRef returns a reference to a secret: an absolute path, or env: and the name of a variable.
+func checkRef(ref string) (string, error) {
+	name, isVariable := strings.CutPrefix(ref, "env:")
+	if ref != "" && !filepath.IsAbs(ref) && !(isVariable && variableName().MatchString(name)) {
+		return "", fmt.Errorf("this is neither the absolute path of a file nor env:NAME; a secret itself does not stand here") // it may be one
+	}
+	return ref, nil
+}
+
+// readRef returns the secret that a reference names, from the environment of this process or a file that nobody else can read.
+func readRef(ref string) (string, error) {
+	if name, isVariable := strings.CutPrefix(ref, "env:"); isVariable {
+		if v := os.Getenv(name); v != "" {
+			return v, nil
+		}
+		return "", fmt.Errorf("the master has no variable %s in its environment", name)
+	}
+	text, err := readSecret(ref)
+	return strings.TrimSpace(text), err
+}
+
+// usualSchedules returns the schedules of package fleet's jobs that nobody has configured otherwise.
+func (c *Config) usualSchedules() (list []schedule.Schedule, err error) {
+	if len(c.Servers) == 0 {
+		return nil, nil
+	}
+	for _, name := range fleet.Names() {
+		isKnown := slices.ContainsFunc(c.Schedules, func(s schedule.Schedule) bool { return s.Name == name || s.Job == name })
+		if isKnown || c.LiteLLM.URL == "" && (name == "token_usage_sync" || name == "key_balance_alert") {
+			continue
+		}
+		s := schedule.Schedule{Name: name, Cron: fleet.Usual(name), Job: name, Origin: "default"}
+		_, wrong := s.Check(jobNames)
+		list, err = append(list, s), cmp.Or(err, wrong)
+	}
+	return list, err
+}
 
 // perWorkspace lets the key stand in a workspace section.
 func (k key) perWorkspace() key {
@@ -427,6 +486,9 @@ func dangers() (list []danger) {
 func (c *Config) check() error {
 	if c.BackoffBase > c.BackoffMax {
 		return fmt.Errorf("backoff_base (%s) is longer than backoff_max (%s)", task.FormatLimit(c.BackoffBase), task.FormatLimit(c.BackoffMax))
+	}
+	if c.LiteLLM.URL != "" && c.LiteLLM.KeyRef == "" {
+		return fmt.Errorf("%s: litellm.url needs litellm.key_ref, the key of an administrator, beside it", c.origins["litellm_url"].where)
 	}
 	if c.HeartbeatInterval <= 0 {
 		return fmt.Errorf("heartbeat_interval must be longer than 0")

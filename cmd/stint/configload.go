@@ -17,6 +17,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"stint/coordinator/fleet"
 	"stint/coordinator/notify"
 	"stint/coordinator/schedule"
 	"stint/coordinator/task"
@@ -77,6 +78,10 @@ func loadConfig(src configSource) (*Config, error) {
 	}
 	if err := c.check(); err != nil {
 		return nil, badConfig(src.file, err)
+	}
+	usual, err := c.usualSchedules()
+	if c.Schedules = append(c.Schedules, usual...); err != nil {
+		return nil, err
 	}
 	for i := range c.sections {
 		c.sections[i].config = c.under(&c.sections[i])
@@ -174,7 +179,11 @@ type fileReader struct {
 
 // table takes the settings of the top level, of the section of that name, or of a workspace.
 func (f *fileReader) table(t map[string]toml.Primitive, section string, s *section) error {
-	for _, name := range f.inOrder(t) {
+	names := f.inOrder(t)
+	if i := slices.Index(names, "server"); i > 0 { // instances name them
+		names = slices.Insert(slices.Delete(names, i, i+1), 0, "server")
+	}
+	for _, name := range names {
 		var err error
 		switch {
 		case section == "" && s == nil && name == "workspace":
@@ -183,6 +192,21 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 			f.config.Notify, err = readBlocks(f, name, t[name], func() notify.Block { return notify.Block{On: notify.Usual()} }, (*notify.Block).Check)
 		case section == "" && s == nil && name == "governed":
 			_, err = readBlocks(f, name, t[name], func() (g memory.Governed) { return g }, f.takeGoverned)
+		case section == "" && s == nil && name == "server":
+			_, err = readBlocks(f, name, t[name], func() (s fleet.Server) { return s }, func(s *fleet.Server) (key string, err error) {
+				key, err = s.Check(f.config.Servers)
+				f.config.Servers = append(f.config.Servers, *s)
+				return key, err
+			})
+		case section == "" && s == nil && name == "instance":
+			_, err = readBlocks(f, name, t[name], func() (in fleet.Instance) { return in }, func(in *fleet.Instance) (key string, err error) {
+				if _, err := checkRef(in.KeyRef); err != nil {
+					return "litellm_key_ref", err
+				}
+				key, err = in.Check(f.config.Servers, f.config.Instances)
+				f.config.Instances = append(f.config.Instances, *in)
+				return key, err
+			})
 		case section == "" && s == nil && name == "schedule":
 			var list []schedule.Schedule
 			if list, err = f.schedules(t[name], nil); err == nil {
@@ -290,7 +314,7 @@ func readBlocks[T any](f *fileReader, section string, p toml.Primitive, usual fu
 			case !field.IsValid():
 				wrong = fmt.Sprintf("unknown key %q; did you mean %s?", section+"."+name, section+"."+cmp.Or(state.Nearest(name, known), known[0]))
 			case f.meta.PrimitiveDecode(values[name], field.Addr().Interface()) != nil:
-				want := map[reflect.Kind]string{reflect.Bool: "true", reflect.Int: "8", reflect.Slice: `["done", "failed"]`, reflect.String: `"…", one string`}
+				want := map[reflect.Kind]string{reflect.Bool: "true", reflect.Int: "8", reflect.Slice: `["done", "failed"]`, reflect.Map: `{ "agents.defaults.model.primary" = "…" }`, reflect.String: `"…", one string`}
 				wrong = fmt.Sprintf("%s.%s has a value of another type; write %s = %s", section, name, name, want[field.Kind()])
 			}
 			if wrong != "" {

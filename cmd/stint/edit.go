@@ -133,7 +133,8 @@ func (a *app) callOrOpen(ctx context.Context, request func(*client.Client) error
 		return errors.Join(err, room.Close(), c.Close())
 	}
 	a.opened = true
-	server := api.NewServer(roomsOf(c, m.scheduler(c, room, nil), room, base.Governed, nil), api.Options{Redact: base.Redact, RunOf: func(pid int) func() (string, error) { return runOf(dir, pid) }})
+	instances := m.fleet(c, room, nil)
+	server := api.NewServer(roomsOf(c, m.scheduler(c, room, instances, nil), room, instances, base.Governed, nil), api.Options{Redact: base.Redact, RunOf: func(pid int) func() (string, error) { return runOf(dir, pid) }})
 	stop := inBackground(ctx, func(ctx context.Context) { err = server.Serve(ctx, ln) })
 	asked := request(a.client(defaultSocket(dir)))
 	stop()

@@ -14,6 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"stint/coordinator/admission"
+	"stint/coordinator/fleet"
 	"stint/coordinator/schedule"
 	"stint/coordinator/task"
 	"stint/state"
@@ -23,7 +24,7 @@ import (
 const schedulesName = "schedules.toml"
 
 // jobNames are the jobs of the master's own that schedules can run; see [master.jobs].
-var jobNames = []string{"clean", "compact-tasks", "fsck"}
+var jobNames = append([]string{"clean", "compact-tasks", "fsck"}, fleet.Names()...)
 
 // notScheduled are the fields of a task that mean nothing for a schedule, of which each task is a new one.
 var notScheduled = []string{"id", "idempotencyKey", "notBefore", "environment", "await"}

@@ -34,8 +34,10 @@ import (
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
+	"stint/coordinator/fleet"
 	"stint/coordinator/notify"
 	"stint/coordinator/postgres"
+	"stint/coordinator/postgres/dsn"
 	"stint/coordinator/postgres/shared"
 	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
@@ -62,7 +64,7 @@ func (a *app) serveCommand() *cobra.Command {
 	c.Flags().BoolVar(&background, "background", false, "")
 	_ = c.Flags().MarkHidden("background") // it exists
 	for i := range keys {
-		if keys[i].section != "worker" {
+		if keys[i].section == "" || keys[i].section == "postgres" {
 			addKeyFlag(c.Flags(), &keys[i])
 			exclusive(c, "stop", keys[i].flag())
 		}
@@ -160,6 +162,8 @@ type master struct {
 	worker *shared.Worker   // nil: it is none, or has not begun
 	uses   *memory.Uses     // of the entries of governed notes
 
+	operations func(table string, since time.Time) ([]any, error) // see operations; set before the mirror runs
+
 	accounts *accountsFile
 	ready    *os.File // nil in the foreground
 
@@ -209,6 +213,7 @@ func (m *master) run(ctx context.Context) (err error) {
 	m.accounts = newAccountsFile(m.state)
 	m.accounts.tell = func(err error) { m.log.Warn("a mistake in the accounts", "error", err) }
 	if o, on := postgresOptions(m.cfg, m.state, m.log); on {
+		o.Figures = func(table string, since time.Time) ([]any, error) { return m.operations(table, since) }
 		m.mirror, m.shared = postgres.New(o), shared.NewOpener(o.URL, min(o.PoolSize, 4))
 		defer m.shared.Close()
 	}
@@ -413,7 +418,7 @@ func workspaceSettings(cfg *Config) func(string) queue.WorkspaceSettings {
 }
 
 // scheduler returns what fires the schedules of a master.
-func (m *master) scheduler(c *coordinator.Coordinator, room *due.Room, tell func(kind, name, text string)) *schedule.Runner {
+func (m *master) scheduler(c *coordinator.Coordinator, room *due.Room, instances *fleet.Fleet, tell func(kind, name, text string)) *schedule.Runner {
 	cfg := m.cfg
 	jobs := map[string]schedule.Job{
 		"clean": func(ctx context.Context) (string, error) {
@@ -432,10 +437,69 @@ func (m *master) scheduler(c *coordinator.Coordinator, room *due.Room, tell func
 			return "no findings", err
 		},
 	}
+	for name, do := range instances.Jobs() {
+		jobs[name] = do
+	}
 	return schedule.New(c, schedule.Options{
 		List: newSchedulesFile(m.state, cfg).read, Jobs: jobs, Max: cfg.MaxScheduled, Path: filepath.Join(m.state, "job_runs.jsonl"),
 		Keep: cfg.Retention, Tell: tell, Now: time.Now, Log: m.log,
 	})
+}
+
+// fleet returns what looks after the instances of a master.
+func (m *master) fleet(c *coordinator.Coordinator, room *due.Room, tell func(kind, name, text string)) *fleet.Fleet {
+	cfg := m.cfg
+	o := fleet.Options{
+		Servers: cfg.Servers, Instances: cfg.Instances, Dir: m.state, Bootstrap: cfg.Bootstrap, Repair: cfg.ConfigSync == "repair", IdleAfter: cfg.IdleAfter,
+		LiteLLM: cfg.LiteLLM, Keep: cfg.Retention, Secret: readRef, Tell: tell, Now: time.Now, Log: m.log,
+		Backup: fleet.Backup{
+			Dir: cmp.Or(cfg.BackupDir, filepath.Join(m.state, "backups")), Keep: cfg.BackupKeep,
+			Verify: func(ctx context.Context, dir string) error {
+				r, err := statedir.Fsck(ctx, dir, cfg.WorkspaceRoot, func() bool { return false })
+				if err != nil {
+					return err
+				}
+				if fault := find(r.Faults, func(x *statedir.Fault) bool { // what a person has written is as it is
+					return slices.Contains([]string{statedir.KindFile, statedir.KindJournal, statedir.KindArchive}, x.Kind)
+				}); fault != nil {
+					return fmt.Errorf("it was restored damaged: %s", fault.Finding)
+				}
+				return nil
+			},
+		},
+	}
+	if p, on := postgresOptions(cfg, m.state, m.log); on {
+		o.Backup.Database = func(other string) (string, []string, error) {
+			text, err := p.URL()
+			if err != nil {
+				return "", nil, err
+			}
+			return dsn.ForPrograms(text, other)
+		}
+	}
+	return fleet.New(c, room, o)
+}
+
+// operations returns what the mirror copies that is in no record: the rows of a table from a time on.
+func operations(instances *fleet.Fleet, schedules *schedule.Runner, room *due.Room) func(string, time.Time) ([]any, error) {
+	return func(table string, since time.Time) (rows []any, err error) {
+		switch table {
+		case "task_queue":
+			for _, j := range room.Where(func(j *jobs.Job) bool { return !j.UpdatedAt.Before(since) }) {
+				rows = append(rows, wire.QueueRowOf(&j, instances.Instance))
+			}
+			return rows, nil
+		case "job_runs":
+			list, err := schedules.RunsSince(since)
+			return mapped(list, func(r *task.JobRun) any { return wire.AdminRunOf(r) }), err
+		case "server_metrics":
+			list, err := instances.MetricsSince(since)
+			return mapped(list, func(m *task.ServerMetric) any { return m }), err
+		}
+		list, err := instances.Usage("")
+		list = slices.DeleteFunc(list, func(u task.UsageDay) bool { return u.UpdatedAt.Before(since) })
+		return mapped(list, func(u *task.UsageDay) any { return u }), err
+	}
 }
 
 // dueJobs opens the due jobs of a master, whose findings are its own, too: nobody has asked for them yet.
@@ -449,7 +513,7 @@ func (m *master) dueJobs(c *coordinator.Coordinator, tell func(kind, name, text 
 }
 
 // othersJobs are the due jobs as the API has them: other workers are not handed those of governed notes,
-// since what they acknowledge stands in no file; and a job about one has the type of its file.
+// since what they acknowledge stands in no file, nor those about instances; and a job about a note has the type of its file.
 type othersJobs struct {
 	*due.Room
 	governed []memory.Governed
@@ -458,13 +522,16 @@ type othersJobs struct {
 // Pull implements [api.Jobs].
 func (o *othersJobs) Pull(ctx context.Context, p jobs.Pull) ([]jobs.Job, error) {
 	p.Is = func(j *jobs.Job) bool {
-		return !slices.ContainsFunc(o.governed, func(g memory.Governed) bool { return strings.HasPrefix(j.ObjectID, g.ObjectID("")) })
+		return j.ObjectType != jobs.Instance && !slices.ContainsFunc(o.governed, func(g memory.Governed) bool { return strings.HasPrefix(j.ObjectID, g.ObjectID("")) })
 	}
 	return o.Room.Pull(ctx, p)
 }
 
 // Enqueue implements [api.Jobs].
 func (o *othersJobs) Enqueue(ctx context.Context, s jobs.Spec) (jobs.Job, bool, error) {
+	if s.ObjectType == jobs.Instance {
+		return jobs.Job{}, false, task.Wrong("object_type", "stint instance claim ID --user USER", "jobs about instances are made when an instance is claimed")
+	}
 	is := func(g *memory.Governed) bool {
 		return strings.HasPrefix(s.ObjectID, g.ObjectID("")) && s.ObjectType != g.Kind
 	}
@@ -521,9 +588,9 @@ func (l ledgers) Compact(ctx context.Context, olderThan time.Duration, b wire.Co
 	return r, err
 }
 
-// roomsOf returns a coordinator, and what fires its schedules and keeps its due jobs, as what the API needs of them.
-func roomsOf(c *coordinator.Coordinator, schedules *schedule.Runner, room *due.Room, governed []memory.Governed, tasks *shared.Opener) api.Rooms {
-	rooms := api.Rooms{Master: ledgers{c, room}, Schedules: schedules, Jobs: &othersJobs{room, governed}}
+// roomsOf returns a coordinator, and what fires its schedules, keeps its due jobs and looks after instances, as what the API needs of them.
+func roomsOf(c *coordinator.Coordinator, schedules *schedule.Runner, room *due.Room, instances *fleet.Fleet, governed []memory.Governed, tasks *shared.Opener) api.Rooms {
+	rooms := api.Rooms{Master: ledgers{c, room}, Schedules: schedules, Jobs: &othersJobs{room, governed}, Fleet: instances}
 	if tasks != nil { // else it would be a Shared that is no nil
 		rooms.Shared = tasks
 	}
@@ -562,7 +629,8 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator, leased *s
 		return err
 	}
 	defer func() { err = errors.Join(err, room.Close()) }()
-	schedules := m.scheduler(c, room, tell)
+	instances := m.fleet(c, room, tell)
+	schedules := m.scheduler(c, room, instances, tell)
 	ln, err := guard.Listen(m.socket)
 	if err != nil {
 		return err
@@ -628,7 +696,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator, leased *s
 		return nil
 	}
 	given, _ := m.cfg.masterSettings()
-	server = api.NewServer(roomsOf(c, schedules, room, m.cfg.Governed, m.shared), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage, Line: taskLine, Table: writeTasks})
+	server = api.NewServer(roomsOf(c, schedules, room, instances, m.cfg.Governed, m.shared), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage, Line: taskLine, Table: writeTasks})
 	if m.wantsHTTP() {
 		answer := openHTTP()
 		ports.Go(func() { serveHTTP(serving, answer, openHTTP, func(err error) { noteHTTP("", err) }) })
@@ -650,7 +718,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator, leased *s
 	defer endFollowers()
 	var followers sync.WaitGroup
 	followers.Go(func() { giveMemoryBack(following) })
-	if m.mirror != nil {
+	if m.operations = operations(instances, schedules, room); m.mirror != nil {
 		followers.Go(func() { m.mirror.Run(following, c) })
 	}
 	if notifier != nil {
@@ -662,6 +730,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator, leased *s
 	}
 	followers.Go(func() { schedules.Run(following) })
 	followers.Go(func() { room.Run(following) })
+	followers.Go(func() { instances.Run(following) })
 	worker := &govern.Worker{
 		Jobs: room, Tasks: c, Files: m.cfg.Governed, Budget: m.cfg.AutoVerifyBudget, Queue: schedule.Queue, Uses: m.uses.Of, Now: time.Now,
 		NewID: func() string { return uuid.NewString()[:8] }, Agent: func() string { return c.Config.DefaultAgent(nil) }, Alone: c.Attempts.Alone, Log: m.log,

@@ -187,7 +187,7 @@ func (w *submitWorld) master() *client.Client {
 	all.Go(func() { check(w.B, w.c.Run(ctx)) })
 	socket := w.listen("m")
 	all.Go(func() {
-		check(w.B, api.NewServer(roomsOf(w.c, nil, nil, nil, nil), api.Options{RunOf: func(pid int) func() (string, error) { return gate.RunOf(pid, func(string) bool { return false }) }}).Serve(ctx, socket))
+		check(w.B, api.NewServer(roomsOf(w.c, nil, nil, nil, nil, nil), api.Options{RunOf: func(pid int) func() (string, error) { return gate.RunOf(pid, func(string) bool { return false }) }}).Serve(ctx, socket))
 	})
 	w.Cleanup(func() {
 		stop()

@@ -39,7 +39,9 @@ func (a *app) workerStartCommand() *cobra.Command {
 		return m.serve(context.WithoutCancel(c.Context()))
 	})
 	for i := range keys {
-		addKeyFlag(c.Flags(), &keys[i])
+		if keys[i].section != "fleet" && keys[i].section != "litellm" {
+			addKeyFlag(c.Flags(), &keys[i])
+		}
 	}
 	c.Flags().StringSliceVar(&m.tools, "tools", nil, "use the accounts of these agents: `list`")
 	c.Flags().StringVar(&m.only.TenantID, "tenant", "", "lease only tasks of this `tenant`")

@@ -37,7 +37,7 @@ func newServer(m master, opts Options) *Server {
 	return NewServer(*roomsOf(m), opts)
 }
 
-func roomsOf(m master) *Rooms { return &Rooms{m, m, fakeJobs{}, nil} }
+func roomsOf(m master) *Rooms { return &Rooms{m, m, fakeJobs{}, fakeFleet{}, nil} }
 
 // fakeMaster is a master in memory. Only what the server can see of a coordinator is real.
 type fakeMaster struct {

@@ -112,6 +112,49 @@ func (f *fakeMaster) ActOnSchedule(_ context.Context, name, act string, at time.
 func (f *fakeMaster) Call() (end func()) { return func() {} }
 
 // fakeJobs has one due job, j1.
+// fakeFleet has one instance, shop, on the server s1.
+type fakeFleet struct{}
+
+var fakeInstance = task.Instance{ID: "shop", Server: "s1", Health: "running"}
+
+func (fakeFleet) Instances() []task.Instance { return []task.Instance{fakeInstance} }
+
+func (fakeFleet) Instance(id string) (in task.Instance, err error) {
+	if id != "shop" {
+		return in, &task.Error{Code: task.CodeNotFound, Message: "there is no instance " + id}
+	}
+	return fakeInstance, nil
+}
+
+func (f fakeFleet) Claim(_ context.Context, id, user, tgUser string) (task.Instance, error) {
+	in, err := f.Instance(id)
+	in.User, in.TgUser = user, tgUser
+	return in, err
+}
+
+func (f fakeFleet) SetBot(_ context.Context, id, _ string) (task.Instance, error) {
+	in, err := f.Instance(id)
+	in.HasBot = true
+	return in, err
+}
+
+func (f fakeFleet) Act(_ context.Context, id, act string, _ bool) (string, error) {
+	_, err := f.Instance(id)
+	return act, err
+}
+
+func (fakeFleet) Servers() ([]task.Server, error) {
+	return []task.Server{{ID: "s1", SSH: "s1", Instances: 1}}, nil
+}
+
+func (fakeFleet) Metrics(server string, most int) ([]task.ServerMetric, error) {
+	return make([]task.ServerMetric, most), nil
+}
+
+func (fakeFleet) Usage(instance string) ([]task.UsageDay, error) {
+	return []task.UsageDay{{Instance: instance}}, nil
+}
+
 type fakeJobs struct{}
 
 func (fakeJobs) Enqueue(_ context.Context, spec jobs.Spec) (jobs.Job, bool, error) {

@@ -17,6 +17,7 @@ type Rooms struct {
 	Master
 	Schedules Schedules
 	Jobs      Jobs
+	Fleet     Fleet
 	Shared    Shared // nil: no database is configured
 }
 

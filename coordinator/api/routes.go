@@ -36,6 +36,7 @@ func (s *Server) routes() {
 	s.controlRoutes()
 	s.scheduleRoutes()
 	s.jobRoutes()
+	s.fleetRoutes()
 	s.monitorRoutes()
 	s.browserRoutes()
 	s.mux.Handle("GET /{$}", &web.Site{
@@ -49,6 +50,7 @@ func (s *Server) routes() {
 			s.rooms.Jobs.View(func(st *jobs.State) { due.Jobs = DueJobs(st, s.opts.Now(), 20) })
 			return due
 		},
+		Fleet: s.rooms.Fleet,
 	})
 	s.mux.HandleFunc("GET /ui/{file}", web.ServeAsset)
 	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
@@ -67,6 +69,7 @@ var (
 	// longRoutes may last for long; a log only if it is followed.
 	longRoutes = map[string]bool{
 		"GET /v1/events": true, "GET /v1/tasks/{id}/wait": true, routeLogs: true, "GET /v1/usage": true,
+		"POST /v1/instances/{id}/check": true, "POST /v1/instances/{id}/sync": true, "POST /v1/instances/{id}/recover": true,
 		"POST /v1/tasks/{id}/verify": true, "POST /v1/ledger/compact": true, "POST /v1/ledger/prune": true,
 	}
 
@@ -203,7 +206,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 		p.Write(w)
 		return r, false
 	}
-	if !reads {
+	if !reads || strings.HasPrefix(r.URL.Path, adminPath) {
 		r, p := s.admit(w, r)
 		if p != nil {
 			p.Write(w)

@@ -521,24 +521,37 @@ func (r *Runner) Schedules(ctx context.Context) ([]task.Schedule, error) {
 	return views, err
 }
 
-// JobRuns returns the firings of a schedule that have ended or were skipped, the newest first.
+// JobRuns returns the firings of a schedule, or of all (""), that have ended or were skipped, the newest first.
 func (r *Runner) JobRuns(ctx context.Context, name string, most int) ([]task.JobRun, error) {
 	defer r.room.Call()()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s, err := r.named(name)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := r.settle(ctx, &s); err != nil {
-		return nil, err
+	if name != "" {
+		s, err := r.named(name)
+		if err == nil {
+			_, err = r.settle(ctx, &s)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	list := []task.JobRun{}
-	_, err = r.history.last(name, func(run *task.JobRun) bool {
+	_, err := r.history.last(name, func(run *task.JobRun) bool {
 		list = append(list, *run)
 		return len(list) == most
 	})
 	slices.SortStableFunc(list, func(a, b task.JobRun) int { return b.Scheduled.Compare(a.Scheduled) }) // they were written as they ended
+	return list, err
+}
+
+// RunsSince returns what has ended or was skipped since a time, of all schedules.
+func (r *Runner) RunsSince(since time.Time) (list []task.JobRun, err error) {
+	_, err = r.history.last("", func(run *task.JobRun) bool {
+		if !run.Ended.Before(since) {
+			list = append(list, *run)
+		}
+		return run.Ended.Before(since)
+	})
 	return list, err
 }
 

@@ -529,6 +529,44 @@ func (c *Client) ActOnSchedule(ctx context.Context, name, act string, at time.Ti
 	return fetch[task.Schedule](ctx, c, http.MethodPost, "/v1/schedules/"+url.PathEscape(name)+"/"+act, wire.MomentBody{At: at})
 }
 
+// Instances returns the configured instances.
+func (c *Client) Instances(ctx context.Context) ([]task.Instance, error) {
+	out, err := fetch[wire.InstancesBody](ctx, c, http.MethodGet, "/v1/instances", nil)
+	return out.Instances, err
+}
+
+// Instance returns an instance.
+func (c *Client) Instance(ctx context.Context, id string) (task.Instance, error) {
+	return fetch[task.Instance](ctx, c, http.MethodGet, "/v1/instances/"+url.PathEscape(id), nil)
+}
+
+// Claim claims an instance for a user.
+func (c *Client) Claim(ctx context.Context, claim wire.ClaimBody) (task.Instance, error) {
+	return fetch[task.Instance](ctx, c, http.MethodPost, "/me/instances/claim", claim)
+}
+
+// SetBot has the token of an instance's bot kept.
+func (c *Client) SetBot(ctx context.Context, id, token string) (task.Instance, error) {
+	return fetch[task.Instance](ctx, c, http.MethodPost, "/v1/instances/"+url.PathEscape(id)+"/bot", map[string]string{"token": token})
+}
+
+// ActOnInstance checks, syncs (with repair, if wanted) or recovers an instance, and returns what came of it.
+func (c *Client) ActOnInstance(ctx context.Context, id, act string, repair bool) (wire.DetailBody, error) {
+	return fetch[wire.DetailBody](ctx, c, http.MethodPost, "/v1/instances/"+url.PathEscape(id)+"/"+act+"?repair="+strconv.FormatBool(repair), nil)
+}
+
+// Servers returns the configured servers.
+func (c *Client) Servers(ctx context.Context) ([]task.Server, error) {
+	out, err := fetch[wire.ServersBody](ctx, c, http.MethodGet, "/v1/servers", nil)
+	return out.Servers, err
+}
+
+// Metrics returns the newest samples of a server, the oldest of them first.
+func (c *Client) Metrics(ctx context.Context, id string, most int) ([]task.ServerMetric, error) {
+	out, err := fetch[wire.MetricsBody](ctx, c, http.MethodGet, "/api/v1/admin/server-metrics/"+url.PathEscape(id)+"?limit="+strconv.Itoa(most), nil)
+	return out.Metrics, err
+}
+
 // jobsPath is where due jobs are.
 const jobsPath = "/v1/scheduler/jobs"
 

@@ -75,6 +75,8 @@ type (
 		Older     string             // of the next one; "" if there is none
 		Accounts  []state.AccountUse // that are used, are closed, or have told their quota
 		Due       *Due               // nil: there is nothing of it
+		Instances []task.Instance
+		Servers   []task.Server
 		Shared    *task.SharedStatus // nil: no database is configured
 		Agents    []string
 		Workspace string // of the task that was queued last
@@ -106,6 +108,10 @@ type Site struct {
 	Topics []wire.Topic // of the manual
 	Due    func(ctx context.Context) Due
 	Shared func(ctx context.Context) *task.SharedStatus // nil: no database is configured
+	Fleet  interface {
+		Instances() []task.Instance
+		Servers() ([]task.Server, error)
+	}
 }
 
 // Due is what happens at set times.
@@ -206,7 +212,8 @@ func (s *Site) fillList(ctx context.Context, p *page, cursor string) error {
 	if due := s.Due(ctx); len(due.Schedules)+len(due.Jobs)+len(due.Mistake) > 0 {
 		p.Due = &due
 	}
-	p.Shared = s.Shared(ctx)
+	p.Shared, p.Instances = s.Shared(ctx), s.Fleet.Instances()
+	p.Servers, _ = s.Fleet.Servers() // without their samples, if those cannot be read
 	if p.Cursor = cursor; next > 0 {
 		p.Older = wire.FormatCursor(next)
 	}

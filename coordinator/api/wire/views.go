@@ -5,6 +5,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -87,6 +88,57 @@ type (
 	// JobRunsBody has firings of a schedule.
 	JobRunsBody struct {
 		Runs []task.JobRun `json:"runs" doc:"The firings, the newest first"`
+	}
+
+	// InstancesBody has instances, ServersBody servers, MetricsBody samples of one, and UsageDailyBody days of instances.
+	InstancesBody struct {
+		Instances []task.Instance `json:"instances" doc:"In the order of the configuration"`
+	}
+	ServersBody struct {
+		Servers []task.Server `json:"servers" doc:"In the order of the configuration"`
+	}
+	MetricsBody struct {
+		Metrics []task.ServerMetric `json:"metrics" doc:"The samples"`
+	}
+	UsageDailyBody struct {
+		Days []task.UsageDay `json:"days" doc:"The days"`
+	}
+
+	// A ClaimBody claims an instance.
+	ClaimBody struct {
+		Instance string `json:"instance_id" doc:"Id of the instance" example:"shop"`
+		User     string `json:"user_id" doc:"Who claims it" example:"ana"`
+		TgUser   string `json:"tg_user_id,omitempty" doc:"Id of that user at Telegram, a number: with it, the bot answers nobody else" example:"123456789"`
+	}
+
+	// A DetailBody says what came of something.
+	DetailBody struct {
+		Detail string `json:"detail" doc:"In one sentence" example:"0 of 1 differ"`
+	}
+
+	// An AdminRun is a [task.JobRun] as document 004's table job_runs has it, and a QueueRow a job as task_queue has it.
+	AdminRun struct {
+		Name     string    `json:"job_name" doc:"Name of the schedule" example:"health_check"`
+		Status   string    `json:"status" enum:"ok,error,skipped" doc:"How it went" example:"ok"`
+		Duration int64     `json:"duration_ms" doc:"How long it took, in milliseconds" example:"420"`
+		Detail   string    `json:"detail" doc:"What was done, or what went wrong, in one sentence" example:"200 run"`
+		RanAt    time.Time `json:"ran_at" doc:"When it had ended" example:"2026-11-29T09:05:00Z"`
+	}
+	QueueRow struct {
+		ID        string            `json:"id" doc:"Id of the job" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+		Type      string            `json:"type" doc:"What is to be done" example:"init_instance"`
+		Payload   map[string]string `json:"payload" doc:"What it is about: instance_id, user_id and tg_user_id, or object_type and object_id"`
+		Status    string            `json:"status" enum:"pending,running,done,failed" doc:"What has become of it" example:"pending"`
+		Attempts  int               `json:"attempts" doc:"Attempts that failed" example:"0"`
+		Error     *string           `json:"error" doc:"Why the last attempt failed; null: none has" example:"server s1 cannot be reached"`
+		CreatedAt time.Time         `json:"created_at" doc:"When it was queued" example:"2026-11-29T09:00:00Z"`
+		UpdatedAt time.Time         `json:"updated_at" doc:"When it changed last" example:"2026-11-29T09:00:01Z"`
+	}
+	AdminRunsBody struct {
+		Runs []AdminRun `json:"runs" doc:"The runs"`
+	}
+	QueueBody struct {
+		Tasks []QueueRow `json:"tasks" doc:"The jobs"`
 	}
 
 	// JobsBody has due jobs.
@@ -248,4 +300,19 @@ func ListPath(f state.Filter) string {
 	}
 	maps.DeleteFunc(q, func(_ string, v []string) bool { return v[0] == "" })
 	return path + q.Encode()
+}
+
+// AdminRunOf returns a firing as document 004 has it.
+func AdminRunOf(r *task.JobRun) AdminRun {
+	return AdminRun{Name: r.Schedule, Status: r.Outcome, Duration: int64(1000 * r.Duration), Detail: cmp.Or(r.Detail, r.Reason), RanAt: r.Ended}
+}
+
+// QueueRowOf returns a due job as document 004 has it; instance returns what is known of an instance.
+func QueueRowOf(j *jobs.Job, instance func(id string) (task.Instance, error)) QueueRow {
+	row := QueueRow{ID: j.ID, Type: j.Action, Payload: map[string]string{"object_type": j.ObjectType, "object_id": j.ObjectID}, Attempts: j.Attempt, Error: j.LastError, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt}
+	row.Status = cmp.Or(map[string]string{jobs.Queued: "pending", jobs.Running: "running", jobs.Succeeded: "done"}[j.Status], "failed")
+	if in, err := instance(j.ObjectID); err == nil && j.ObjectType == jobs.Instance {
+		row.Payload = map[string]string{"instance_id": in.ID, "user_id": in.User, "tg_user_id": in.TgUser}
+	}
+	return row
 }

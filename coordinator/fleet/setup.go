@@ -1,0 +1,374 @@
+package fleet
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"stint/coordinator/task"
+	"stint/ledger/durable"
+	"stint/state"
+	"stint/state/jobs"
+)
+
+const (
+	workerID   = "stint"
+	lookEvery  = 5 * time.Second // so that an instance is set up within ten
+	mostSetups = 16              // at the same time
+	setupLimit = 3 * time.Minute // less than the lease of a job
+)
+
+// bootstrap is what BOOTSTRAP.md says where nothing else is configured.
+const bootstrap = `# Welcome
+
+This assistant has just been set up for you, and does not know you yet.
+
+Begin by asking, one question at a time:
+
+1. What should I call you, and what would you like to call me?
+2. What do you want help with most?
+3. How should I write: short or thorough, formal or not, and in which language?
+
+Write down what you were told where you keep your notes about the user, and remove this file then.
+`
+
+// botPath is where the token of an instance's bot is kept.
+func (f *Fleet) botPath(id string) string { return filepath.Join(f.opts.Dir, "bots", id) }
+
+// botToken returns the token of an instance's bot; "" if there is none.
+func (f *Fleet) botToken(id string) (string, error) {
+	text, err := durable.ReadFile(durable.OS, f.botPath(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return strings.TrimSpace(string(text)), err
+}
+
+// BotTokens returns all tokens of bots that are kept in a state directory: they are secret.
+func BotTokens(dir string) (list []string) {
+	entries, _ := os.ReadDir(filepath.Join(dir, "bots"))
+	for _, e := range entries {
+		text, _ := durable.ReadFile(durable.OS, filepath.Join(dir, "bots", e.Name()))
+		list = append(list, strings.TrimSpace(string(text)))
+	}
+	return list
+}
+
+// Claim makes an instance a user's, and has it set up for him. What a user has claimed, nobody else can claim.
+func (f *Fleet) Claim(ctx context.Context, id, user, tgUser string) (task.Instance, error) {
+	if _, err := f.instance(id); err != nil {
+		return task.Instance{}, err
+	}
+	switch {
+	case strings.TrimSpace(user) != user || !userRule().MatchString(user):
+		return task.Instance{}, task.Wrong("user_id", "stint instance claim "+id+" --user NAME", "%q is no id of a user: it is one line of 1 to 128 characters", task.OneSentence(user, 40))
+	case !tgUserRule().MatchString(tgUser):
+		return task.Instance{}, task.Wrong("tg_user_id", "leave it out, or write the number that Telegram has for the user", "%q is no id of a user of Telegram: it is a number", task.OneSentence(tgUser, 40))
+	}
+	now, owner := f.opts.Now().UTC().Truncate(time.Millisecond), ""
+	err := f.change(ctx, id, func(c *state.Control) {
+		if owner = cmp.Or(c.User, user); owner != user || c.TgUser == tgUser && c.User == user {
+			return // another's, or claimed so already
+		}
+		if c.TgUser, c.InitAt = tgUser, now; c.User == "" {
+			c.User, c.ClaimedAt = user, now
+		}
+	})
+	if err == nil && owner != user {
+		err = task.Conflict("stint instance show "+id, "instance %s is claimed by another user", id)
+	}
+	return f.changed(id, err)
+}
+
+// SetBot keeps the token of an instance's bot, and has it written to the instance, if that is claimed.
+func (f *Fleet) SetBot(ctx context.Context, id, token string) (task.Instance, error) {
+	if _, err := f.instance(id); err != nil {
+		return task.Instance{}, err
+	}
+	if !botRule().MatchString(token) {
+		return task.Instance{}, task.Wrong("token", "copy it from @BotFather", "this is no token of a bot such as 123456:ABC-DEF")
+	}
+	err := os.MkdirAll(filepath.Dir(f.botPath(id)), durable.DirMode)
+	if err == nil {
+		err = durable.WriteFile(durable.OS, f.botPath(id), []byte(token+"\n"))
+	}
+	if err == nil {
+		now := f.opts.Now().UTC().Truncate(time.Millisecond)
+		err = f.change(ctx, id, func(c *state.Control) {
+			if c.User != "" {
+				c.InitAt = now
+			}
+		})
+	}
+	return f.changed(id, err)
+}
+
+// changed returns an instance after a change that may have an error.
+func (f *Fleet) changed(id string, err error) (task.Instance, error) {
+	if err != nil {
+		return task.Instance{}, err
+	}
+	task.Wake(f.wake)
+	return f.Instance(id)
+}
+
+// setupKey is the idempotency key of the job that sets an instance up as was asked at that time.
+func setupKey(id string, at time.Time) string {
+	return jobs.InitInstance + ":" + id + ":" + state.ExactTime(at)
+}
+
+// Run sets instances up that were claimed, until ctx ends and what was begun has returned.
+func (f *Fleet) Run(ctx context.Context) {
+	setups := make(chan struct{}, mostSetups)
+	defer func() {
+		for range mostSetups { // those at work give their places back
+			setups <- struct{}{}
+		}
+	}()
+	told := ""
+	for ctx.Err() == nil {
+		err := f.look(ctx, setups)
+		if text := fmt.Sprint(err); err != nil && text != told && ctx.Err() == nil {
+			told = text
+			f.opts.Log.Warn("cannot set instances up, trying again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-f.wake:
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// look enqueues the jobs of what was claimed, and begins those that can begin.
+func (f *Fleet) look(ctx context.Context, setups chan struct{}) error {
+	if f.room.IsLeaving() {
+		return nil // the next master goes on
+	}
+	now := f.opts.Now()
+	for id, c := range f.room.Controls(state.ControlInstance) {
+		if _, err := f.instance(id); err != nil || c.InitAt.IsZero() || f.jobs.HasKey(setupKey(id, c.InitAt)) {
+			continue
+		}
+		if _, _, err := f.jobs.Enqueue(ctx, jobs.Spec{
+			ObjectType: jobs.Instance, ObjectID: id, Action: jobs.InitInstance, RunAt: now, Priority: "high", IdempotencyKey: setupKey(id, c.InitAt),
+		}); err != nil {
+			return err
+		}
+	}
+	room := mostSetups - len(setups)
+	if room == 0 {
+		return nil
+	}
+	pulled, err := f.jobs.Pull(ctx, jobs.Pull{WorkerID: workerID, Limit: room, Is: func(j *jobs.Job) bool { return j.ObjectType == jobs.Instance }})
+	for _, j := range pulled {
+		setups <- struct{}{}
+		go func() { // Run waits for it
+			defer func() { <-setups }()
+			bounded, cancel := context.WithTimeout(ctx, setupLimit)
+			defer cancel()
+			err := f.setUp(bounded, &j)
+			if ctx.Err() != nil {
+				return // its lease ends, which is an attempt
+			}
+			if err == nil {
+				_, err = f.jobs.Ack(ctx, j.ID, jobs.Ack{WorkerID: workerID})
+			} else {
+				_, err = f.jobs.Fail(ctx, j.ID, jobs.Fail{WorkerID: workerID, Error: task.OneSentence(err.Error(), 2000)})
+			}
+			if err != nil {
+				f.opts.Log.Warn("the end of a job could not be noted, and it is run again", "job", j.ID, "error", err)
+			}
+		}()
+	}
+	return err
+}
+
+// setUp does a job: it writes the configuration of an instance and, for a user who has claimed it, BOOTSTRAP.md, and restarts its service.
+func (f *Fleet) setUp(ctx context.Context, j *jobs.Job) error {
+	in, err := f.instance(j.ObjectID)
+	if err != nil {
+		return err
+	}
+	defer f.alone(in.ID)()
+	c := f.control(in.ID)
+	if _, err := f.compare(ctx, in, &c, true); err != nil {
+		return err
+	}
+	if j.IdempotencyKey == setupKey(in.ID, c.ClaimedAt) { // not again: the assistant removes that file itself
+		if err := f.write(ctx, in.Server, in.BootstrapPath, []byte(cmp.Or(f.opts.Bootstrap, bootstrap)), "any"); err != nil {
+			return err
+		}
+	}
+	return f.restart(ctx, in)
+}
+
+func (f *Fleet) restart(ctx context.Context, in *Instance) error {
+	_, err := f.remote(ctx, in.Server, restart, "", nil, in.Service)
+	return err
+}
+
+const botField = "channels.telegram.botToken"
+
+// wanted returns what the configuration of an instance has to have, by dotted paths. Without a bot nothing is said of channels.
+func (f *Fleet) wanted(in *Instance, c *state.Control) (map[string]any, error) {
+	want := map[string]any{}
+	if c.User != "" {
+		want[in.AccessPath+".dmPolicy"] = "allowlist"
+		if c.TgUser != "" {
+			want[in.AccessPath+".allowFrom"] = []any{c.TgUser}
+		}
+	}
+	maps.Copy(want, in.Desired)
+	token, err := f.botToken(in.ID)
+	if want[botField] = token; token == "" {
+		maps.DeleteFunc(want, func(path string, _ any) bool { return strings.HasPrefix(path, "channels.") })
+	}
+	return want, err
+}
+
+// compare returns in which fields the configuration of an instance differs from what it has to have, each with both values, but
+// for secrets. With repair it is corrected.
+func (f *Fleet) compare(ctx context.Context, in *Instance, c *state.Control, repair bool) (differs []string, err error) {
+	want, err := f.wanted(in, c)
+	if err != nil || len(want) == 0 {
+		return nil, err
+	}
+	text, isThere, err := f.read(ctx, in.Server, in.ConfigPath)
+	if err != nil {
+		return nil, err
+	}
+	root, was := map[string]any{}, sumOf(text)
+	if !isThere {
+		if was = "missing"; !repair {
+			return nil, fmt.Errorf("%s is missing", in.ConfigPath)
+		}
+	} else if root, err = parseConfig(text); err != nil {
+		return nil, fmt.Errorf("%s is not changed: %w", in.ConfigPath, err)
+	}
+	for _, path := range slices.Sorted(maps.Keys(want)) {
+		now, wanted := textOf(field(root, path)), textOf(want[path])
+		if now == wanted {
+			continue
+		}
+		name := path[strings.LastIndexByte(path, '.')+1:]
+		if task.IsSecret(name, now) || task.IsSecret(name, wanted) {
+			differs = append(differs, path+" is another one")
+		} else {
+			differs = append(differs, fmt.Sprintf("%s is %s, not %s", path, now, wanted))
+		}
+		if err := setField(root, path, want[path]); err != nil {
+			return nil, fmt.Errorf("%s: %w", in.ConfigPath, err)
+		}
+	}
+	if len(differs) == 0 || !repair {
+		return differs, nil
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(root); err != nil {
+		return nil, err
+	}
+	return differs, f.write(ctx, in.Server, in.ConfigPath, out.Bytes(), was)
+}
+
+// parseConfig reads a configuration, which has to be one object of JSON. Numbers stay as they are written.
+func parseConfig(text []byte) (root map[string]any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	if err = dec.Decode(&root); err == nil && root == nil {
+		err = errors.New("null")
+	}
+	if err == nil {
+		if _, err = dec.Token(); err == io.EOF {
+			return root, nil
+		}
+		err = cmp.Or(err, errors.New("there is more behind its end"))
+	}
+	return nil, fmt.Errorf("it is no object of JSON (comments are not known here): %w", err)
+}
+
+// field returns the value at a dotted path; nil if there is none.
+func field(root any, path string) any {
+	for name := range strings.SplitSeq(path, ".") {
+		m, _ := root.(map[string]any)
+		root = m[name]
+	}
+	return root
+}
+
+// setField sets the value at a dotted path, with the objects around it.
+func setField(m map[string]any, path string, value any) error {
+	names := strings.Split(path, ".")
+	for _, name := range names[:len(names)-1] {
+		if m[name] == nil {
+			m[name] = map[string]any{}
+		}
+		inner, isObject := m[name].(map[string]any)
+		if !isObject {
+			return fmt.Errorf("%s cannot be set, since %s is no object", path, name)
+		}
+		m = inner
+	}
+	m[names[len(names)-1]] = value
+	return nil
+}
+
+// textOf returns a value as JSON. Those of TOML and JSON that mean the same have the same.
+func textOf(v any) string {
+	text, _ := json.Marshal(v) // it was read as one of the two
+	return string(text)
+}
+
+// sync compares the configuration of an instance with what it has to have, and says how it differs; "": not at all. With
+// repair it is corrected, and the service restarted.
+func (f *Fleet) sync(ctx context.Context, in *Instance, repair bool) (string, error) {
+	defer f.alone(in.ID)()
+	c := f.control(in.ID)
+	differs, err := f.compare(ctx, in, &c, repair)
+	if len(differs) == 0 || err != nil {
+		return strings.Join(differs, ", "), err
+	}
+	text := strings.Join(differs, ", ")
+	if repair {
+		text, err = "repaired: "+text, f.restart(ctx, in)
+	}
+	return text, err
+}
+
+// syncAll is the job config_sync.
+func (f *Fleet) syncAll(ctx context.Context) (string, error) {
+	list := f.where(func(*Instance, state.Control) bool { return true })
+	found := make(chan string, len(list))
+	err := f.eachInstance(ctx, list, mostSSH, func(ctx context.Context, in *Instance) error {
+		text, err := f.sync(ctx, in, f.opts.Repair)
+		if text != "" {
+			found <- in.ID + ": " + text
+		}
+		return err
+	})
+	close(found)
+	var texts []string
+	for text := range found {
+		texts = append(texts, text)
+	}
+	slices.Sort(texts)
+	detail := fmt.Sprintf("%d of %d differ", len(texts), len(list))
+	if detail += ": " + strings.Join(texts, "; "); err != nil {
+		err = fmt.Errorf("%w; %s", err, detail)
+	}
+	return strings.TrimSuffix(detail, ": "), err
+}
