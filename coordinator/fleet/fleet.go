@@ -153,7 +153,8 @@ type Fleet struct {
 	jobs   Jobs
 	client *http.Client
 	wake   chan struct{}
-	all    chan struct{} // bounds what is at work at one time
+	all    chan struct{}            // bounds what is at work at one time
+	ssh    map[string]chan struct{} // bounds the connections to each server
 
 	files  sync.Mutex // held while a file of the state directory is changed
 	mu     sync.Mutex // guards what follows
@@ -177,10 +178,14 @@ const (
 
 // New returns a fleet. It does nothing by itself before [Fleet.Run].
 func New(room Room, due Jobs, opts Options) *Fleet {
-	return &Fleet{
+	f := &Fleet{
 		opts: opts, room: room, jobs: due, client: &http.Client{Timeout: httpTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		wake: make(chan struct{}, 1), all: make(chan struct{}, mostAll), checks: map[string]check{}, locks: map[string]*sync.Mutex{},
+		wake: make(chan struct{}, 1), all: make(chan struct{}, mostAll), ssh: map[string]chan struct{}{}, checks: map[string]check{}, locks: map[string]*sync.Mutex{},
 	}
+	for _, s := range opts.Servers {
+		f.ssh[s.ID] = make(chan struct{}, mostSSH)
+	}
+	return f
 }
 
 // Names are the jobs of package fleet that schedules can run, with the times of those that are usual.

@@ -79,6 +79,12 @@ func (f *Fleet) onFile(ctx context.Context, server, file, script string, content
 func (f *Fleet) remote(ctx context.Context, server, script, inner string, content []byte, lines ...string) ([]byte, error) {
 	i := slices.IndexFunc(f.opts.Servers, func(s Server) bool { return s.ID == server })
 	command := "exec sh -c " + quote(script) + " sh " + quote(inner)
+	select {
+	case f.ssh[server] <- struct{}{}:
+		defer func() { <-f.ssh[server] }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("server %s has been busy: %w", server, ctx.Err())
+	}
 	ctx, cancel := context.WithTimeout(ctx, sshTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3",
