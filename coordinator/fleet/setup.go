@@ -158,13 +158,18 @@ func (f *Fleet) look(ctx context.Context, setups chan struct{}) error {
 	}
 	now := f.opts.Now()
 	for id, c := range f.room.Controls(state.ControlInstance) {
-		if _, err := f.instance(id); err != nil || c.InitAt.IsZero() || f.jobs.HasKey(setupKey(id, c.InitAt)) {
+		if _, err := f.instance(id); err != nil || c.InitAt.IsZero() {
 			continue
 		}
-		if _, _, err := f.jobs.Enqueue(ctx, jobs.Spec{
-			ObjectType: jobs.Instance, ObjectID: id, Action: jobs.InitInstance, RunAt: now, Priority: "high", IdempotencyKey: setupKey(id, c.InitAt),
-		}); err != nil {
-			return err
+		for _, at := range []time.Time{c.ClaimedAt, c.InitAt} { // what came soon after the claim does not replace it
+			if at.IsZero() || f.jobs.HasKey(setupKey(id, at)) {
+				continue
+			}
+			if _, _, err := f.jobs.Enqueue(ctx, jobs.Spec{
+				ObjectType: jobs.Instance, ObjectID: id, Action: jobs.InitInstance, RunAt: now, Priority: "high", IdempotencyKey: setupKey(id, at),
+			}); err != nil {
+				return err
+			}
 		}
 	}
 	room := mostSetups - len(setups)
