@@ -160,6 +160,7 @@ type Fleet struct {
 	mu     sync.Mutex // guards what follows
 	checks map[string]check
 	locks  map[string]*sync.Mutex // of instances, held while one is changed
+	stale  map[string]bool        // of instances whose configuration was written since they were restarted
 }
 
 // A check is how a check of an instance went.
@@ -180,7 +181,7 @@ const (
 func New(room Room, due Jobs, opts Options) *Fleet {
 	f := &Fleet{
 		opts: opts, room: room, jobs: due, client: &http.Client{Timeout: httpTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		wake: make(chan struct{}, 1), all: make(chan struct{}, mostAll), ssh: map[string]chan struct{}{}, checks: map[string]check{}, locks: map[string]*sync.Mutex{},
+		wake: make(chan struct{}, 1), all: make(chan struct{}, mostAll), ssh: map[string]chan struct{}{}, checks: map[string]check{}, locks: map[string]*sync.Mutex{}, stale: map[string]bool{},
 	}
 	for _, s := range opts.Servers {
 		f.ssh[s.ID] = make(chan struct{}, mostSSH)
@@ -242,6 +243,19 @@ func (f *Fleet) alone(id string) (end func()) {
 	f.mu.Unlock()
 	lock.Lock()
 	return lock.Unlock
+}
+
+// setStale notes whether an instance has not read its configuration yet.
+func (f *Fleet) setStale(id string, isStale bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stale[id] = isStale
+}
+
+func (f *Fleet) isStale(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stale[id]
 }
 
 // where returns the instances whose control records are so.

@@ -221,6 +221,9 @@ func (f *Fleet) setUp(ctx context.Context, j *jobs.Job) error {
 
 func (f *Fleet) restart(ctx context.Context, in *Instance) error {
 	_, err := f.remote(ctx, in.Server, restart, "", nil, in.Service)
+	if err == nil {
+		f.setStale(in.ID, false)
+	}
 	return err
 }
 
@@ -287,6 +290,7 @@ func (f *Fleet) compare(ctx context.Context, in *Instance, c *state.Control, rep
 	if err := enc.Encode(root); err != nil {
 		return nil, err
 	}
+	f.setStale(in.ID, true)
 	return differs, f.write(ctx, in.Server, in.ConfigPath, out.Bytes(), was)
 }
 
@@ -344,12 +348,13 @@ func (f *Fleet) sync(ctx context.Context, in *Instance, repair bool) (string, er
 	defer f.alone(in.ID)()
 	c := f.control(in.ID)
 	differs, err := f.compare(ctx, in, &c, repair)
-	if len(differs) == 0 || err != nil {
-		return strings.Join(differs, ", "), err
-	}
 	text := strings.Join(differs, ", ")
-	if repair {
+	switch {
+	case err != nil || !repair:
+	case text != "":
 		text, err = "repaired: "+text, f.restart(ctx, in)
+	case f.isStale(in.ID): // it was repaired, and the restart failed
+		text, err = "restarted after a repair", f.restart(ctx, in)
 	}
 	return text, err
 }

