@@ -97,9 +97,9 @@ func (in *Instance) Check(servers []Server, known []Instance) (key string, err e
 	if u, err := url.Parse(in.Gateway); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return "gateway", fmt.Errorf("%q is not a URL such as http://10.0.0.5:18789/health", in.Gateway)
 	}
-	for key, file := range map[string]string{"config_path": in.ConfigPath, "bootstrap_path": in.BootstrapPath} {
+	for i, file := range []string{in.ConfigPath, in.BootstrapPath} { // the second can follow from the first
 		if !path.IsAbs(file) || path.Clean(file) != file || strings.ContainsAny(file, "\x00\r\n") {
-			return key, fmt.Errorf("%q is not an absolute path without .. and without a line break", file)
+			return []string{"config_path", "bootstrap_path"}[i], fmt.Errorf("%q is not an absolute path without .. and without a line break", file)
 		}
 	}
 	return "", nil
