@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 for key in host other user; do ssh-keygen -q -t ed25519 -N "" -f $key; done
 printf 'known %s\n' "$(cat host.pub)" >known
 printf 'Include %s/hosts/*\n' "$PWD" >config
-printf '#!/bin/sh\nexec %s -F %s/config "$@"\n' "$(command -v ssh)" "$PWD" >bin/ssh; chmod 755 bin/ssh
+printf '#!/bin/sh\nprintf "%%s\\n" "$*" >>%s/args\nexec %s -F %s/config "$@"\n' "$PWD" "$(command -v ssh)" "$PWD" >bin/ssh; chmod 755 bin/ssh
 [ "$(id -u)" != 0 ] || mkdir -p /run/sshd; pwd`).Output()
 	if keys = strings.TrimSpace(string(out)); err == nil {
 		err = os.Setenv("PATH", keys+"/bin:"+os.Getenv("PATH"))
@@ -326,6 +326,10 @@ func newWorld(t testing.TB, change func(*Options), list ...Instance) *world {
 			w.say(string(text))
 		}
 		w.say(strings.Join(w.told, "\n"), w.Controls(""), w.Instances())
+		args, _ := os.ReadFile(filepath.Join(keys, "args")) // of ssh, which others on this machine can see
+		if w.say(string(args)); strings.Contains(string(args), "stint-canary") {
+			t.Error("a command for a server has data")
+		}
 		if i := strings.Index(w.seen.String(), secret); i >= 0 {
 			t.Errorf("a secret is shown: %s", w.seen.String()[max(0, i-200):])
 		}
