@@ -167,7 +167,7 @@ func TestSlowAndWrongGateways(t *testing.T) {
 	w.fails("health_check", "3 of 4 failed: gone: 127.0.0.1:", "connection refused", "much: 127.0.0.1:", "more than 1048576 bytes", "slow: 127.0.0.1:", "does not answer: context deadline exceeded")
 	w.is("well", "running", 0)
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	slow.set(func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
 	if _, err := w.Jobs()["health_check"](ctx); err == nil {
 		t.Error("a check that was interrupted succeeds")
 	}

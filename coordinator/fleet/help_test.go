@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -97,7 +98,7 @@ type host struct {
 var standIns = map[string]string{
 	"systemctl": `printf '%s\n' "$*" >>"$D/restarts"; if [ -e "$D/broken" ]; then echo "Job for $3 failed because the control process exited with error code." >&2; exit 1; fi`,
 	"sudo":      `if [ -e "$D/denied" ]; then echo "sudo: a password is required" >&2; exit 1; fi; echo sudo >>"$D/restarts"; shift; exec "$@"`,
-	"id":        `if [ -e "$D/user" ]; then echo 1000; else exec /usr/bin/id "$@"; fi`,
+	"id":        `while [ -e "$D/hangs" ]; do sleep 0.1; done; if [ -e "$D/user" ]; then echo 1000; else exec /usr/bin/id "$@"; fi`,
 	"cat":       `if [ -e "$D/cut" ] && [ $# = 0 ]; then exec head -c 20; else exec /bin/cat "$@"; fi`,
 	"mv":        `if [ -e "$D/killed" ]; then kill -9 $PPID; else exec /bin/mv "$@"; fi`,
 	"df":        `if [ ! -e "$D/nodisk" ]; then exec /bin/df "$@"; fi`,
@@ -430,7 +431,7 @@ func (w *world) reclaimed(is func(jobs.Job) bool) {
 	ctx, end := context.WithCancel(w.Context())
 	ended := make(chan struct{})
 	go func() { w.due.Run(ctx); close(ended) }()
-	for deadline := time.Now().Add(time.Minute); len(w.due.Where(func(j *jobs.Job) bool { return is(*j) })) == 0; {
+	for deadline := time.Now().Add(time.Minute); len(w.due.Where(func(j *jobs.Job) bool { return is(*j) })) == 0; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			w.Fatal("nothing was taken back")
 		}

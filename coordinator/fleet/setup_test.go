@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,7 +16,6 @@ import (
 	"unicode/utf8"
 
 	"stint/coordinator/task"
-	"stint/state"
 	"stint/state/jobs"
 )
 
@@ -427,45 +427,35 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestOneHostHangs: the others are done while it does.
+// TestOneHostHangs: the others are done while it does, and one that cannot be reached is not tried for each of its instances.
 func TestOneHostHangs(t *testing.T) {
 	t.Parallel()
 	h, hangs, down, g := newHost(t), newHost(t), newHost(t), newGateway(t)
-	_ = down.ln.Close()
 	var list []Instance
-	for i := range 8 {
+	for i := range 12 {
 		list = append(list, hangs.instance(fmt.Sprintf("hung%d", i), g.URL), down.instance(fmt.Sprintf("down%d", i), g.URL))
 	}
 	w := newWorld(t, nil, append(list, h.instance("a", g.URL), h.instance("b", g.URL))...)
 	w.opts.Repair = true
 	ctx, cancel := context.WithCancel(t.Context())
-	hangs.see(func(int) bool { <-ctx.Done(); return false })
+	hangs.set("hangs")
+	down.see(func(int) bool { return false })
 	ended := make(chan error)
 	go func() { _, err := w.Jobs()["config_sync"](ctx); ended <- err }()
-	for deadline := time.Now().Add(time.Minute); strings.Count(h.read("restarts"), "restart") < 2; {
-		if time.Now().After(deadline) {
-			t.Fatal("the others wait for it")
-		}
+	for deadline := time.Now().Add(sshTimeout / 2); strings.Count(h.read("restarts"), "restart") < 2 && time.Now().Before(deadline); {
+		runtime.Gosched()
 	}
 	cancel()
 	err := <-ended
-	if w.say(err); err == nil || !strings.Contains(err.Error(), "down7: open claw.json: server "+down.name+" cannot be reached") || hangs.most > 2*mostSSH {
-		t.Errorf("%v, %d connections", err, hangs.most)
+	hangs.unset("hangs")
+	if w.say(err); err == nil || !strings.Contains(err.Error(), "down7: open claw.json: server "+down.name+" cannot be reached: ") || down.begun > mostSSH || hangs.begun > mostSSH {
+		t.Errorf("%v, %d and %d connections", err, down.begun, hangs.begun)
 	}
 	if h.values("a", "agents.defaults.model.primary")+h.values("b", "agents.defaults.model.primary") != `"new""new"` {
-		t.Error("they are not repaired")
+		t.Error("the others wait for it")
 	}
 	w.Fleet = New(w.room, w.due, w.opts) // the next round is as any other
-	hangs.see(nil)
-	w.fails("config_sync", "8 of 18 failed: down0: ")
-}
-
-func TestParseConfigKeepsNumbers(t *testing.T) {
-	t.Parallel()
-	root, err := parseConfig([]byte(`{"a": {"b": 1e400}, "c": 12345678901234567890}`))
-	if must(t, err); textOf(root) != `{"a":{"b":1e400},"c":12345678901234567890}` {
-		t.Error(textOf(root))
-	}
+	w.fails("config_sync", "12 of 26 failed: down0: ")
 }
 
 func FuzzParseConfig(f *testing.F) {
@@ -485,17 +475,4 @@ func FuzzParseConfig(f *testing.F) {
 			t.Errorf("%v: %s", err, textOf(root))
 		}
 	})
-}
-
-// TestControlsSurvive: what a fleet notes is in the records that a ledger keeps.
-func TestControlsSurvive(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil, Instance{ID: "a", Server: "s", ConfigPath: "/c", Service: "a", Gateway: "http://g"})
-	_, err := w.Claim(t.Context(), "a", "ana", "5")
-	must(t, err)
-	c := w.control("a")
-	r := c.Record(state.ControlInstance + "a")
-	if want := []string{state.KeyUser, state.KeyTgUser, state.KeyClaimedAt, state.KeyInitAt}; len(r.Fields) != len(want) {
-		t.Errorf("%+v, without one of %v", r, want)
-	}
 }
