@@ -24,6 +24,7 @@ func (a *app) instanceCommand() *cobra.Command {
 
 func (a *app) instanceLsCommand() *cobra.Command {
 	return a.withJSON(a.withIDs(command("ls [OPTIONS]", "list instances", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		a.creates = true
 		list, err := ask(c.Context(), a.callOrOpen, func(cl *client.Client) ([]task.Instance, error) { return cl.Instances(c.Context()) })
 		head := []string{"INSTANCE", "SERVER", "USER", "HEALTH", "FAILED", "CHECKED", "DETAIL"}
 		return printTable(a, list, err, "no instances; add [[server]] and [[instance]] blocks with: stint config edit", head, []string{"DETAIL", "CHECKED"}, func(in task.Instance) (string, []string) {
@@ -34,6 +35,7 @@ func (a *app) instanceLsCommand() *cobra.Command {
 
 func (a *app) instanceShowCommand() *cobra.Command {
 	return a.withJSON(command("show [OPTIONS] ID", "show an instance", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		a.creates = true
 		in, err := ask(c.Context(), a.callOrOpen, func(cl *client.Client) (task.Instance, error) { return cl.Instance(c.Context(), args[0]) })
 		if err != nil {
 			return err
@@ -155,6 +157,7 @@ func (a *app) completeInstances(*cobra.Command, []string, string) (ids []string,
 func (a *app) serverCommand() *cobra.Command {
 	most := 0
 	metrics := a.withJSON(command("metrics [OPTIONS] ID", "show the resources of a server over time", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		a.creates = true
 		list, err := ask(c.Context(), a.callOrOpen, func(cl *client.Client) ([]task.ServerMetric, error) { return cl.Metrics(c.Context(), args[0], most) })
 		if err == nil && len(list) > 0 && !a.json {
 			if err := printText(a.stdout, sparkline("cpu", list, 100, func(m *task.ServerMetric) float64 { return m.CPU })+"\n"+
@@ -170,6 +173,7 @@ func (a *app) serverCommand() *cobra.Command {
 	metrics.Flags().IntVarP(&most, "limit", "n", 60, "`number` of samples at most")
 	return group(command("server", "machines that instances run on", nil, nil),
 		a.withJSON(a.withIDs(command("ls [OPTIONS]", "list servers with their newest samples", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+			a.creates = true
 			list, err := ask(c.Context(), a.callOrOpen, func(cl *client.Client) ([]task.Server, error) { return cl.Servers(c.Context()) })
 			return printTable(a, list, err, "no servers; add [[server]] blocks with: stint config edit", []string{"SERVER", "SSH", "INSTANCES", "CPU %", "MEMORY MIB", "LOAD", "SAMPLED"}, []string{"SSH"}, func(s task.Server) (string, []string) {
 				row := []string{s.ID, s.SSH, fmt.Sprint(s.Instances), "", "", "", ""}

@@ -72,7 +72,7 @@ func (s *Server) fleetRoutes() {
 	answers(s, op(http.MethodGet, "/v1/instances/{id}", "get-instance", "Show an instance", "It is asked for nothing: see check."), func(_ context.Context, in *instanceInput) (task.Instance, error) {
 		return s.rooms.Fleet.Instance(in.ID)
 	})
-	answers(s, op(http.MethodPost, "/me/instances/claim", "claim-instance", "Claim an instance for a user", "It is set up within ten seconds. The same again changes nothing; what another user has claimed is a 409.", http.StatusConflict), func(ctx context.Context, in *with[wire.ClaimBody]) (task.Instance, error) {
+	answers(s, op(http.MethodPost, "/me/instances/claim", "claim-instance", "Claim an instance for a user", "It is set up within ten seconds. The same again changes nothing; what another user has claimed is a 409.", http.StatusConflict, http.StatusNotFound), func(ctx context.Context, in *with[wire.ClaimBody]) (task.Instance, error) {
 		return s.rooms.Fleet.Claim(ctx, in.Body.Instance, in.Body.User, in.Body.TgUser)
 	})
 	answers(s, op(http.MethodPost, "/v1/instances/{id}/bot", "set-bot", "Keep the token of an instance's bot", "It is kept in a file of mode 600 and written to the instance if that is claimed; no answer has it."), func(ctx context.Context, in *botInput) (task.Instance, error) {
@@ -92,7 +92,7 @@ func (s *Server) fleetRoutes() {
 		list, err := s.rooms.Fleet.Servers()
 		return wire.ServersBody{Servers: list}, err
 	})
-	answers(s, op(http.MethodGet, adminPath+"job-runs", "admin-job-runs", "List how jobs and schedules went", "The newest first."), func(ctx context.Context, in *adminRunsInput) (out wire.AdminRunsBody, err error) {
+	answers(s, op(http.MethodGet, adminPath+"job-runs", "admin-job-runs", "List how jobs and schedules went", "The newest first.", http.StatusNotFound), func(ctx context.Context, in *adminRunsInput) (out wire.AdminRunsBody, err error) {
 		list, err := s.rooms.Schedules.JobRuns(ctx, in.Name, in.Limit)
 		out.Runs = []wire.AdminRun{}
 		for i := range list {

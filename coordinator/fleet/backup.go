@@ -25,8 +25,8 @@ type Backup struct {
 	Dir    string                                      // has a directory for each
 	Keep   time.Duration                               // for how long
 	Verify func(ctx context.Context, dir string) error // reads a state directory as a master would
-	// Database returns the URL of the database, or of another one beside it, without a password, and variables that complete
-	// it, for PostgreSQL's programs; nil: there is none.
+	// Database returns the URL of the database, or of another one beside it, without a password, and the environment that
+	// completes it, for PostgreSQL's programs; nil: there is none.
 	Database func(other string) (url string, env []string, err error)
 }
 
@@ -123,7 +123,7 @@ func (b *Backup) dump(ctx context.Context, file string) (err error) {
 func run(ctx context.Context, env []string, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	complaint := &bounded{most: maxAnswer}
-	cmd.Env, cmd.Stderr, cmd.WaitDelay = append(os.Environ(), env...), complaint, time.Second
+	cmd.Env, cmd.Stderr, cmd.WaitDelay = env, complaint, time.Second
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %s (%w)", program, cmp.Or(task.OneSentence(complaint.String(), maxComplain), "no word about it"), err)
 	}
