@@ -280,7 +280,6 @@ var opens = map[string]string{
 	"demo.go":                      "a new directory in the temporary one",
 	"undo.go":                      "the checkout, in a process of the user's, and a new directory in the temporary one",
 	"help.go writeManPage":         "a directory that a person names",
-	"backup.go unpack":             "a new directory of the backup, for what is restored",
 	"spec.go":                      "a file that a person names, or a new directory in the temporary one",
 }
 

@@ -172,8 +172,8 @@ var apiCalls = []apiCall{
 	{operation: "claim-instance", body: `{"instance_id":"shop","user_id":"ana","tg_user_id":"me"}`, status: 422},
 	{operation: "claim-instance", body: `{"instance_id":"nothing","user_id":"ana"}`, status: 404},
 	{operation: "get-instance", set: []string{"id=shop"}, status: 200},
-	{operation: "set-bot", set: []string{"id=shop"}, body: `{"token":"123456:ABC-DEF"}`, status: 200},
-	{operation: "set-bot", set: []string{"id=shop"}, body: `{"token":"me"}`, status: 422},
+	{operation: "set-bot", set: []string{"id=shop"}, body: `{"token_ref":"env:BOT"}`, status: 200},
+	{operation: "set-bot", set: []string{"id=shop"}, body: `{"token_ref":"env:NO_BOT"}`, status: 422},
 	{operation: "check-instance", set: []string{"id=shop"}, status: 200},
 	{operation: "check-instance", set: []string{"id=gone"}, status: 409},
 	{operation: "sync-instance", set: []string{"id=gone"}, query: "repair=true", status: 200},
@@ -264,7 +264,7 @@ func instancesOf(t *testing.T) []string {
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "ssh"), []byte("#!/bin/sh\nexec cat >/dev/null\n"), 0o700))
-	return []string{"STINT_CONFIG=" + filepath.Join(dir, "config.toml"), "PATH=" + dir + ":" + os.Getenv("PATH")}
+	return []string{"STINT_CONFIG=" + filepath.Join(dir, "config.toml"), "PATH=" + dir + ":" + os.Getenv("PATH"), "BOT=123456:ABC-DEF"}
 }
 
 // readDescription reads the committed description, and sees that the master serves it.
