@@ -232,7 +232,7 @@ func (a *app) accountShowCommand() *cobra.Command {
 	return a.withJSON(command("show [OPTIONS] ID", "show an account", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		list, err := a.accounts(c.Context())
 		u := find(list, func(u *state.AccountUse) bool { return u.Name == args[0] })
-		if u == nil {
+		if err != nil || u == nil {
 			return cmp.Or(err, noAccount(args[0]))
 		}
 		if a.json {
@@ -315,10 +315,10 @@ func (a *app) accountLoginCommand() *cobra.Command {
 // without starting any. One that is not configured counts while it has tasks or a hold.
 func (a *app) accounts(ctx context.Context) (list []state.AccountUse, err error) {
 	dir, none, err := a.stateMissing()
-	if none || err != nil {
-		return state.WithConfigured(nil, newAccountsFile("").configs()), err // those of agents of which nothing is configured
-	}
 	file := newAccountsFile(dir)
+	if none || err != nil {
+		return state.WithConfigured(nil, file.configs()), err // those of agents of which nothing is configured
+	}
 	_, err = file.read()
 	cfg, wrong := a.base()
 	if err = cmp.Or(err, wrong); err != nil {
