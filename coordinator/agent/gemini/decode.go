@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -295,13 +294,19 @@ func retryVerdict(line string, now time.Time) agent.Verdict {
 	return v
 }
 
+// startWords begins what gemini says on stderr at each start.
+var startWords = lazy.Regexp(`^(?:Warning:|Security Warning:|\[STARTUP\]|YOLO mode is enabled)`)
+
 // silentVerdict is for a gemini that ended with an error and without any event: then it says why on stderr.
 func silentVerdict(exit int, stderr []byte) agent.Verdict {
-	lines := stderrLines(stderr)
-	said := strings.Join(lines[:min(1, len(lines))], "")
-	for _, l := range lines {
+	said := "" // its first line
+	for l := range strings.Lines(agent.StripTerminalCodes(strings.ToValidUTF8(string(stderr), "\uFFFD"))) {
+		l = strings.TrimSpace(l)
 		if exit == badInput && strings.HasPrefix(l, "Error resuming session:") {
 			return agent.Verdict{Class: state.ClassSessionLost, Msg: l}
+		}
+		if !startWords().MatchString(l) {
+			said = cmp.Or(said, l)
 		}
 	}
 	switch {
@@ -311,18 +316,4 @@ func silentVerdict(exit int, stderr []byte) agent.Verdict {
 		return agent.Verdict{}
 	}
 	return agent.Verdict{Class: state.ClassExit, Msg: said}
-}
-
-// stderrLines returns the lines of stderr that are no warnings of its start.
-func stderrLines(stderr []byte) []string {
-	var said []string
-	text := agent.StripTerminalCodes(strings.ToValidUTF8(string(stderr), "\uFFFD"))
-	for l := range strings.Lines(text) {
-		l = strings.TrimSpace(l)
-		noise := slices.ContainsFunc([]string{"Warning:", "Security Warning:", "[STARTUP]", "YOLO mode is enabled"}, func(p string) bool { return strings.HasPrefix(l, p) })
-		if l != "" && !noise {
-			said = append(said, l)
-		}
-	}
-	return said
 }
