@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/singleflight"
+
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -31,8 +33,8 @@ type Admission struct {
 	live  Live
 	waits sync.Map // by pointers to the ids of runs, one for each task that a client within one waits for
 
-	looks     sync.Map // at workspaces, that have not begun; see lookTogether
-	checkouts sync.Map // directories in which one task runs at a time, by the places in them; "": somebody asks for it
+	looks     singleflight.Group // at workspaces, that have not begun; see lookTogether
+	checkouts sync.Map           // directories in which one task runs at a time, by the places in them; "": somebody asks for it
 }
 
 // Live is what is asked of the runs at work. The dispatcher has them.
