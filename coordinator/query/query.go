@@ -223,18 +223,8 @@ func (q *Query) TaskRecord(id string) (task.TaskRecord, error) {
 	return queue.TaskRecord(q.tasks.Config.StateDir, id, q.tasks.View)
 }
 
-// TwinOf returns the task that has that idempotency key; ok is false if none has.
-func (q *Query) TwinOf(key string) (t state.Task, ok bool) {
-	q.tasks.View(func(st *fold.State) {
-		var id string
-		if id, ok = st.ByIdempotencyKey(key); ok {
-			var err error
-			t, err = q.tasks.WholeIn(st, id) // one that has ended has its run there alone
-			ok = err == nil
-		}
-	})
-	return t, ok
-}
+// TwinOf returns the task that has that idempotency key; see [admission.Admission.Fired].
+func (q *Query) TwinOf(key string) (t state.Task, ok bool) { return q.admission.Fired(key) }
 
 // Live returns when the agent of a running task last put something out, or when its run began if it has not yet; what the run
 // does now, nil if that is not known; and whether the run has ended, and its result waits until a save of tasks.md is settled.
