@@ -109,8 +109,7 @@ func ReadArchived(dir string, e ledger.ArchiveEntry) (t state.Task, ended []stat
 		return t, nil, err
 	}
 	t.Archived = e.File
-	ended, err = fold.RunsOf(s)
-	return t, ended, err
+	return t, state.RunsAfter(nil, &state.Task{}, &t, s), nil
 }
 
 // joinRuns puts together what the steps of a task tell and what the agents' runs have used. The agent's have the
