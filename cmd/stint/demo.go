@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/agent"
 	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
+	"stint/state"
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -98,13 +98,13 @@ func (d *demonstration) printf(format string, args ...any) {
 
 // run prints a command, runs it in the workspace, and prints and returns what that prints.
 func (d *demonstration) run(ctx context.Context, args ...string) string {
-	d.printf("   $ %s", agent.CommandLine(append([]string{"stint"}, args...)...))
-	self, err := hold.SelfCommand()
+	d.printf("   $ stint %s", strings.Join(mapped(args, func(word *string) string { return state.ShellQuote(*word) }), " "))
+	self, err := hold.SelfPath()
 	if d.err = cmp.Or(d.err, err); d.err != nil {
 		return ""
 	}
 	var said strings.Builder
-	cmd := exec.CommandContext(ctx, self[0], args...)
+	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Args[0], cmd.Dir, cmd.Stderr = "stint", d.workspace, &said
 	out, err := cmd.Output()
 	if err != nil {

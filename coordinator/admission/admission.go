@@ -52,7 +52,6 @@ func New(s *queue.Store, live Live) *Admission {
 
 // change changes the task that ref names, by Update or Exclusive, and returns it whole.
 func (a *Admission) change(ctx context.Context, ref string, update func(context.Context, func(*fold.State, *ledger.Tx) error) error, f func(st *fold.State, tx *ledger.Tx, id string) error) (state.Task, error) {
-	defer a.tasks.Call()()
 	id, err := a.tasks.Find(ref)
 	if err == nil {
 		err = update(ctx, func(st *fold.State, tx *ledger.Tx) error { return f(st, tx, id) })
@@ -118,7 +117,6 @@ func (a *Admission) Paused() (paused bool, reason string) {
 }
 
 func (a *Admission) setPaused(ctx context.Context, paused bool, reason, by string) error {
-	defer a.tasks.Call()()
 	return a.tasks.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error {
 		if was, why := st.Paused(); was == paused && why == reason {
 			return nil
@@ -133,7 +131,6 @@ func (a *Admission) setPaused(ctx context.Context, paused bool, reason, by strin
 // Cancel ends a task: a waiting one at once, a running one when its agent and all descendants have ended. by is
 // who asks. The error has CodeBusy if that takes too long; the task is canceled when it does.
 func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, error) {
-	defer a.tasks.Call()()
 	id, err := a.tasks.Find(ref)
 	if err != nil {
 		return state.Task{}, err
@@ -317,7 +314,6 @@ func (a *Admission) revive(st *fold.State, tx *ledger.Tx, id string) error {
 
 // SetAccount lets tasks use an account, which also ends its hold and cool-down, or lets none start with it. by is who asks.
 func (a *Admission) SetAccount(ctx context.Context, id string, enabled bool, by string) (use state.AccountUse, err error) {
-	defer a.tasks.Call()()
 	c, ok := a.tasks.AccountsNow().Find(id)
 	if !ok && !queue.Read(a.tasks, func(st *fold.State) bool { return st.Account(id).Hold }) {
 		return use, &task.Error{Code: task.CodeNotFound, Message: "there is no account " + id, Hint: "stint account ls"}

@@ -110,7 +110,6 @@ func (s *Server) fleetRoutes() {
 		return out, nil
 	})
 	answers(s, op(http.MethodPost, adminPath+"task-queue/{id}/retry", "admin-retry", "Queue a failed job again", "With all its attempts.", http.StatusConflict), func(ctx context.Context, in *aboutJob[*noBody]) (row wire.QueueRow, err error) {
-		defer s.rooms.Call()()
 		j, err := s.rooms.Jobs.Retry(ctx, in.ID)
 		if err == nil {
 			row = wire.QueueRowOf(&j, s.rooms.Fleet.Instance)

@@ -106,7 +106,7 @@ type Master interface {
 	Resume(ctx context.Context, by string) error
 	// Handover makes the master start nothing more, and end after its runs.
 	Handover(ctx context.Context) error
-	// Call keeps an idle master from ending, until end is called.
+	// Call keeps an idle master from ending, until end is called. A request is one call, unless it watches.
 	Call() (end func())
 
 	// The files that hold all tasks.

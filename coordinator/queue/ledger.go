@@ -24,7 +24,6 @@ func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun, ke
 
 // compact is Compact if nobody else has saved tasks.md for so long.
 func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool, quiet time.Duration) (ledger.CompactReport, error) {
-	defer s.Call()()
 	if olderThan < 0 {
 		return ledger.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
 	}
@@ -100,7 +99,6 @@ func Homeless(s *fold.State, root string) (list []task.Finding) {
 // Reconcile takes over tasks.md now, without waiting for the watch to see that it
 // was saved. With accept it also takes what is quarantined as the work of a formatter.
 func (s *Store) Reconcile(ctx context.Context, accept bool) (task.Reconciled, error) {
-	defer s.Call()()
 	r, err := s.Store.Reconcile(ctx, accept)
 	if err != nil {
 		return task.Reconciled{}, s.errorOf(err)
