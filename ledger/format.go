@@ -97,16 +97,14 @@ func appendField(dst []byte, f Pair) []byte {
 // AppendSection appends r as a person writes a section, without seq and end line.
 // If r cannot be written, the error names the field, and dst is returned as it was.
 func AppendSection(dst []byte, r *Record) ([]byte, error) {
-	numbered := *r
-	numbered.Seq = 1
-	raw, err := AppendRecord(nil, &numbered)
-	if err != nil {
+	if _, err := AppendRecord(nil, r); err != nil {
 		return dst, err
 	}
-	lines := bytes.SplitAfterN(raw, []byte("\n"), 3) // heading, seq, and the rest
-	heading, fields := lines[0], lines[2]
-	const end = "<!-- end 1 -->\n\n"
-	return append(append(dst, heading...), fields[:len(fields)-len(end)]...), nil
+	dst = fmt.Appendf(dst, "%s%s\n", hashes, r.Name())
+	for _, f := range r.Fields {
+		dst = appendField(dst, f)
+	}
+	return dst, nil
 }
 
 // FormatFields returns fields as they stand below a heading.

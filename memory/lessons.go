@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"stint/ledger/durable"
 	"stint/ledger/lazy"
 	"stint/memory/care"
 )
@@ -190,17 +192,14 @@ func lockLessons(workspace, name string, create bool) (unlock func(), err error)
 	if err != nil {
 		return nil, err
 	}
-	begun := time.Now()
-	for {
-		err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { _ = dir.Close() }, nil // which unlocks it
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) || time.Since(begun) > lockPatience {
-			return nil, errors.Join(fmt.Errorf("lock the directory of %s: %w", name, err), dir.Close())
-		}
+	held, err := durable.TryLock(dir)
+	for begun := time.Now(); !held && err == nil && time.Since(begun) < lockPatience; held, err = durable.TryLock(dir) {
 		time.Sleep(10 * time.Millisecond)
 	}
+	if !held {
+		return nil, errors.Join(fmt.Errorf("lock the directory of %s: %w", name, cmp.Or(err, error(syscall.EWOULDBLOCK))), dir.Close())
+	}
+	return func() { _ = dir.Close() }, nil // which unlocks it
 }
 
 func readLessons(workspace, name string) ([]byte, error) {

@@ -191,7 +191,7 @@ func hashFiles(ctx context.Context, root *os.Root, hits []Hit) map[string]string
 				room -= n
 			}
 		}
-		closeFile(f)
+		_ = f.Close() // only read from
 	}
 	return sums
 }

@@ -198,7 +198,7 @@ func (r *ranking) readAgain(hits []ranked) (still []ranked) {
 	note, buf := -1, make([]byte, aroundLine+2<<10)
 	for _, h := range hits {
 		if h.note != note {
-			closeFile(f)
+			_ = f.Close() // only read from; nil is not open
 			note = h.note
 			f = r.open(&r.notes[note])
 		}
@@ -222,7 +222,7 @@ func (r *ranking) readAgain(hits []ranked) (still []ranked) {
 		h.score = r.score(&h)
 		still = append(still, h)
 	}
-	closeFile(f)
+	_ = f.Close()
 	return still
 }
 
@@ -239,12 +239,6 @@ func (r *ranking) open(n *note) *os.File {
 		return nil // it was there a moment ago: what was found is there no more
 	}
 	return f
-}
-
-func closeFile(f *os.File) {
-	if f != nil {
-		_ = f.Close() // only read from
-	}
 }
 
 // readAround returns what stands before an offset of a file, and the line there.

@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -148,12 +149,7 @@ func (p *templateParser) list(l *parse.ListNode) error {
 		case *parse.ActionNode:
 			err = p.pipe(n.Pipe)
 		case *parse.IfNode:
-			if err = p.pipe(n.Pipe); err == nil {
-				err = p.list(n.List)
-			}
-			if err == nil {
-				err = p.list(n.ElseList)
-			}
+			err = cmp.Or(p.pipe(n.Pipe), p.list(n.List), p.list(n.ElseList))
 		default:
 			err = p.fail(n, "%.40q has no place here; %s", n.String(), tame)
 		}

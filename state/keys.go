@@ -113,6 +113,7 @@ const (
 	KeyOpenFirings  = "openFirings"  // of ControlSchedule: instants of the firings that have not ended, separated by blanks
 	KeyUser         = "user"         // of ControlInstance: who has claimed it
 	KeyTgUser       = "tgUser"       // of ControlInstance: id of that user at Telegram
+	KeyBotRef       = "botRef"       // of ControlInstance: where the token of its bot is; never the token itself
 	KeyClaimedAt    = "claimedAt"    // of ControlInstance
 	KeyInitAt       = "initAt"       // of ControlInstance: when it was asked last to be set up
 	KeyHealth       = "health"       // of ControlInstance: running, idle or failed; left out: unknown

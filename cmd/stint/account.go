@@ -200,9 +200,6 @@ func (a *app) accountAct(name, short string) *cobra.Command {
 		if a.shared {
 			return a.onShared(c, func(ctx context.Context, q *shared.Queue) error { return q.SetAccount(ctx, args[0], &on, 0) })
 		}
-		if _, err := a.accountUse(c.Context(), args[0]); err != nil {
-			return err
-		}
 		_, err := ask(c.Context(), a.call, func(cl *client.Client) (state.AccountUse, error) { return cl.ActOnAccount(c.Context(), args[0], name) })
 		return err
 	}, a.completeAccounts)), sharedAccount)
@@ -233,9 +230,10 @@ func (a *app) accountLsCommand() *cobra.Command {
 
 func (a *app) accountShowCommand() *cobra.Command {
 	return a.withJSON(command("show [OPTIONS] ID", "show an account", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		u, err := a.accountUse(c.Context(), args[0])
-		if err != nil {
-			return err
+		list, err := a.accounts(c.Context())
+		u := find(list, func(u *state.AccountUse) bool { return u.Name == args[0] })
+		if err != nil || u == nil {
+			return cmp.Or(err, noAccount(args[0]))
 		}
 		if a.json {
 			return printJSON(a.stdout, u)
@@ -317,10 +315,10 @@ func (a *app) accountLoginCommand() *cobra.Command {
 // without starting any. One that is not configured counts while it has tasks or a hold.
 func (a *app) accounts(ctx context.Context) (list []state.AccountUse, err error) {
 	dir, none, err := a.stateMissing()
-	if none || err != nil {
-		return state.WithConfigured(nil, newAccountsFile("").configs()), err // those of agents of which nothing is configured
-	}
 	file := newAccountsFile(dir)
+	if none || err != nil {
+		return state.WithConfigured(nil, file.configs()), err // those of agents of which nothing is configured
+	}
 	_, err = file.read()
 	cfg, wrong := a.base()
 	if err = cmp.Or(err, wrong); err != nil {
@@ -341,16 +339,6 @@ func (a *app) accounts(ctx context.Context) (list []state.AccountUse, err error)
 		}
 	}
 	return list, err
-}
-
-// accountUse returns what the master knows of an account.
-func (a *app) accountUse(ctx context.Context, id string) (*state.AccountUse, error) {
-	list, err := a.accounts(ctx)
-	use := find(list, func(u *state.AccountUse) bool { return u.Name == id })
-	if use == nil {
-		err = cmp.Or(err, noAccount(id))
-	}
-	return use, err
 }
 
 func (a *app) findAccount(id string) (*accountsFile, *account, error) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"stint/coordinator/agent"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
@@ -72,7 +71,7 @@ func describePreview(p *task.TaskPreview) string {
 		d.line("verify", fmt.Sprintf("%s (%s%s)", t.VerifyCommand, count(p.MaxIterations, "iteration"), each))
 	}
 	d.line("to collect", strings.Join(t.OutputSpec, ", "))
-	d.line("command", agent.CommandLine(p.Argv...))
+	d.line("command", strings.Join(mapped(p.Argv, func(word *string) string { return state.ShellQuote(*word) }), " "))
 	d.line("environment", strings.Join(p.Env, " "))
 	if p.Memory != nil {
 		d.text("memory", describeMemory(p.Memory))

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,24 +21,85 @@ import (
 	"stint/state"
 )
 
-type historyOptions struct {
-	archive, follow bool
-	limit           int
-}
-
 func (a *app) historyCommand() *cobra.Command {
-	o := &historyOptions{}
-	c := command("history [OPTIONS] [ID]", "print what happened to tasks, and by whom", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) error {
-		if o.limit < 0 {
-			return usage("stint history --help", "--limit %d is negative; 0 is all", o.limit)
+	var whole, following bool
+	var limit int
+	c := command("history [OPTIONS] [ID]", "print what happened to tasks, and by whom", cobra.MaximumNArgs(1), func(c *cobra.Command, args []string) (err error) {
+		if limit < 0 {
+			return usage("stint history --help", "--limit %d is negative; 0 is all", limit)
 		}
-		return a.runHistory(c.Context(), o, args)
-	})
+		dir, _, err := a.stateMissing()
+		if err != nil {
+			return err
+		}
+		h, err := readChronicle(dir, ledger.TaskFiles, whole)
+		if err != nil {
+			return err
+		}
+		id := ""
+		if len(args) == 1 {
+			none := &task.Error{Code: task.CodeNotFound}
+			if id, err = h.find(args[0]); errors.Is(err, none) { // then it may be a job's
+				jobs, jerr := readChronicle(dir, ledger.JobFiles, true)
+				if jerr != nil {
+					return jerr
+				}
+				if job, jerr := jobs.find(args[0]); !errors.Is(jerr, none) {
+					h, id, err = jobs, job, jerr
+				}
+			}
+			if err != nil {
+				return err
+			}
+		}
+		for _, f := range h.faults {
+			a.hint("stint: %s; more: stint fsck\n", f)
+		}
+		isOther := func(e event) bool { return id != "" && (e.Kind != h.files.Kind() || e.ID != id) }
+		events := slices.DeleteFunc(h.events, isOther)
+		if limit > 0 && len(events) > limit {
+			events = events[len(events)-limit:]
+		}
+		show := func(e *event) error {
+			line := e.line()
+			if isTTY(a.stdout) {
+				line = clip(line, max(terminalWidth(a.stdout), 80))
+			}
+			return a.print(e, line)
+		}
+		for i := range events {
+			if err := show(&events[i]); err != nil {
+				return err
+			}
+		}
+		if len(events) == 0 {
+			a.hint("stint: no history yet\n")
+		}
+		if !following {
+			return nil
+		}
+		f := follow.New(durable.OS, filepath.Join(dir, h.files.Journal()), h.last.Seq, nil)
+		defer func() { err = errors.Join(err, f.Close()) }()
+		for {
+			s, err := f.Next(c.Context())
+			if isDetached(c.Context()) {
+				return &cliError{code: exitInterrupted}
+			}
+			if err != nil {
+				return err
+			}
+			if h.last = eventOf(s, h.last.At); isOther(h.last) {
+				continue
+			}
+			if err := show(&h.last); err != nil {
+				return err
+			}
+		}
+	}, a.completeIDs())
 	f := c.Flags()
-	f.IntVarP(&o.limit, "limit", "n", 0, "the newest `number` of records; 0: all")
-	f.BoolVarP(&o.follow, "follow", "f", false, "also print what follows, until Ctrl-C")
-	f.BoolVar(&o.archive, "archive", false, "also what compaction has moved to archive/")
-	c.ValidArgsFunction = a.completeIDs()
+	f.IntVarP(&limit, "limit", "n", 0, "the newest `number` of records; 0: all")
+	f.BoolVarP(&following, "follow", "f", false, "also print what follows, until Ctrl-C")
+	f.BoolVar(&whole, "archive", false, "also what compaction has moved to archive/")
 	return a.withJSON(c)
 }
 
@@ -150,76 +210,6 @@ func (h *chronicle) find(ref string) (string, error) {
 		return "", task.Ambiguous("tasks or jobs", ref, found)
 	}
 	return found[0], nil
-}
-
-func (a *app) runHistory(ctx context.Context, o *historyOptions, args []string) (err error) {
-	dir, _, err := a.stateMissing()
-	if err != nil {
-		return err
-	}
-	h, err := readChronicle(dir, ledger.TaskFiles, o.archive)
-	if err != nil {
-		return err
-	}
-	id := ""
-	if len(args) == 1 {
-		none := &task.Error{Code: task.CodeNotFound}
-		if id, err = h.find(args[0]); errors.Is(err, none) { // then it may be a job's
-			jobs, jerr := readChronicle(dir, ledger.JobFiles, true)
-			if jerr != nil {
-				return jerr
-			}
-			if job, jerr := jobs.find(args[0]); !errors.Is(jerr, none) {
-				h, id, err = jobs, job, jerr
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for _, f := range h.faults {
-		a.hint("stint: %s; more: stint fsck\n", f)
-	}
-	isOther := func(e event) bool { return id != "" && (e.Kind != h.files.Kind() || e.ID != id) }
-	events := slices.DeleteFunc(h.events, isOther)
-	if o.limit > 0 && len(events) > o.limit {
-		events = events[len(events)-o.limit:]
-	}
-	show := func(e *event) error {
-		line := e.line()
-		if isTTY(a.stdout) {
-			line = clip(line, max(terminalWidth(a.stdout), 80))
-		}
-		return a.print(e, line)
-	}
-	for i := range events {
-		if err := show(&events[i]); err != nil {
-			return err
-		}
-	}
-	if len(events) == 0 {
-		a.hint("stint: no history yet\n")
-	}
-	if !o.follow {
-		return nil
-	}
-	f := follow.New(durable.OS, filepath.Join(dir, h.files.Journal()), h.last.Seq, nil)
-	defer func() { err = errors.Join(err, f.Close()) }()
-	for {
-		s, err := f.Next(ctx)
-		if isDetached(ctx) {
-			return &cliError{code: exitInterrupted}
-		}
-		if err != nil {
-			return err
-		}
-		if h.last = eventOf(s, h.last.At); isOther(h.last) {
-			continue
-		}
-		if err := show(&h.last); err != nil {
-			return err
-		}
-	}
 }
 
 // maxValue is how many characters of a value a line of history shows.

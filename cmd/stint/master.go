@@ -271,7 +271,7 @@ func (a *app) startBackground(ctx context.Context) error {
 // spawnMaster starts `stint serve --background` in a session of its own, and returns what it says about itself.
 func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	hold.CloseOnExec(readyFD)
-	self, err := hold.SelfCommand()
+	self, err := hold.SelfPath()
 	if err != nil {
 		return ready{}, fmt.Errorf("cannot start a master: %w", err)
 	}
@@ -302,7 +302,7 @@ func (a *app) spawnMaster(ctx context.Context, state string) (ready, error) {
 	}
 	defer func() { _ = readEnd.Close() }() // only read from
 	cmd := &exec.Cmd{
-		Path: self[0], Args: args, Dir: "/", Env: env, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		Path: self, Args: args, Dir: "/", Env: env, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		Stdout: log, Stderr: log, ExtraFiles: []*os.File{writeEnd},
 	}
 	err = cmd.Start()

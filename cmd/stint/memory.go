@@ -16,7 +16,39 @@ import (
 )
 
 func (a *app) memoryCommand() *cobra.Command {
-	return group(command("memory", "search a workspace's notes as for a task, or add a line", nil, nil), a.memorySearchCommand(), a.memoryAddCommand())
+	search := a.takesText("search [OPTIONS] PROMPT", "print what an agent would get from the notes, and why", func(ctx context.Context, dir string, cfg *Config, text string) error {
+		found, err := searchAll(ctx, cfg, dir, text)
+		if err != nil {
+			return err
+		}
+		if len(found.Hits) == 0 && !a.json {
+			a.hint("stint: no line of the notes fits; add one with: stint memory add \"TEXT\"\n")
+		}
+		return a.print(found, describeMemory(&found))
+	})
+	var file string
+	add := a.takesText("add [OPTIONS] TEXT", "add a dated line to a note", func(ctx context.Context, dir string, cfg *Config, text string) error {
+		name, err := noteFor(cfg, file)
+		if err != nil {
+			return err
+		}
+		l := memory.NewLesson(text, "", time.Now())
+		switch n := utf8.RuneCountInString(strings.TrimSpace(text)); {
+		case l.Text == "":
+			return usage("stint memory add \"TEXT\"", "there is no text to add")
+		case n > memory.MaxLesson:
+			return usage("stint memory add, once for each thing to know", "the text has %d characters; a line of a note has at most %d", n, memory.MaxLesson)
+		}
+		if err := memory.AddNote(dir, name, l); err != nil {
+			return err
+		}
+		if !searcher(cfg, dir).Has(ctx, dir, name) {
+			a.hint("stint: warning: %s is not searched for tasks; name it in memory_paths\n", escapeText(oneLine(name)))
+		}
+		return a.print(shownNote{name, l}, name+" "+l.String())
+	})
+	add.Flags().StringVar(&file, "file", "", "the note, a `path` below the workspace")
+	return group(command("memory", "search a workspace's notes as for a task, or add a line", nil, nil), search, add)
 }
 
 // inWorkspace returns the workspace that -C names, and the configuration that holds in it.
@@ -53,19 +85,6 @@ func (a *app) takesText(use, short string, do func(ctx context.Context, dir stri
 	return a.withJSON(c)
 }
 
-func (a *app) memorySearchCommand() *cobra.Command {
-	return a.takesText("search [OPTIONS] PROMPT", "print what an agent would get from the notes, and why", func(ctx context.Context, dir string, cfg *Config, text string) error {
-		found, err := searchAll(ctx, cfg, dir, text)
-		if err != nil {
-			return err
-		}
-		if len(found.Hits) == 0 && !a.json {
-			a.hint("stint: no line of the notes fits; add one with: stint memory add \"TEXT\"\n")
-		}
-		return a.print(found, describeMemory(&found))
-	})
-}
-
 // describeMemory returns what was found and why.
 func describeMemory(found *memory.Result) string {
 	var b strings.Builder
@@ -94,32 +113,6 @@ func describeMemory(found *memory.Result) string {
 		d.line("archived", oneLine(h.String()))
 	}
 	return b.String() + d.String()
-}
-
-func (a *app) memoryAddCommand() *cobra.Command {
-	var file string
-	c := a.takesText("add [OPTIONS] TEXT", "add a dated line to a note", func(ctx context.Context, dir string, cfg *Config, text string) error {
-		name, err := noteFor(cfg, file)
-		if err != nil {
-			return err
-		}
-		l := memory.NewLesson(text, "", time.Now())
-		switch n := utf8.RuneCountInString(strings.TrimSpace(text)); {
-		case l.Text == "":
-			return usage("stint memory add \"TEXT\"", "there is no text to add")
-		case n > memory.MaxLesson:
-			return usage("stint memory add, once for each thing to know", "the text has %d characters; a line of a note has at most %d", n, memory.MaxLesson)
-		}
-		if err := memory.AddNote(dir, name, l); err != nil {
-			return err
-		}
-		if !searcher(cfg, dir).Has(ctx, dir, name) {
-			a.hint("stint: warning: %s is not searched for tasks; name it in memory_paths\n", escapeText(oneLine(name)))
-		}
-		return a.print(shownNote{name, l}, name+" "+l.String())
-	})
-	c.Flags().StringVar(&file, "file", "", "the note, a `path` below the workspace")
-	return c
 }
 
 // noteFor returns the note that a line is added to.
@@ -170,8 +163,17 @@ func notePaths(c *Config) []string {
 }
 
 func (a *app) lessonsCommand() *cobra.Command {
-	return group(command("lessons", "list, show or remove the lessons of earlier tasks", nil, nil), a.lessonsLsCommand(), a.lessonCommand("show [OPTIONS] ID", "print a lesson, and where it stands", nil),
-		a.lessonCommand("rm [OPTIONS] ID", "take a lesson out of the note, and print it", memory.RemoveLesson))
+	var option string
+	ls := command("ls [OPTIONS]", "list the lessons", cobra.NoArgs, func(*cobra.Command, []string) error {
+		_, name, list, err := a.lessons(option)
+		notes := mapped(list, func(l *memory.Lesson) shownNote { return shownNote{name, *l} })
+		return printTable(a, notes, err, "there are no lessons in "+name, []string{"ID", "DATE", "SOURCE", "LESSON"}, nil, func(l shownNote) (string, []string) {
+			return l.ID, []string{l.ID, l.Date, l.Source, l.Text}
+		})
+	})
+	directoryFlag(ls, &option)
+	return group(command("lessons", "list, show or remove the lessons of earlier tasks", nil, nil), a.withJSON(a.withIDs(ls)),
+		a.lessonCommand("show [OPTIONS] ID", "print a lesson, and where it stands", nil), a.lessonCommand("rm [OPTIONS] ID", "take a lesson out of the note, and print it", memory.RemoveLesson))
 }
 
 // A shownNote is a line of a note as --json prints it.
@@ -188,19 +190,6 @@ func (a *app) lessons(option string) (dir, name string, list []memory.Lesson, er
 		list, err = memory.Lessons(dir, name)
 	}
 	return dir, name, list, err
-}
-
-func (a *app) lessonsLsCommand() *cobra.Command {
-	var option string
-	c := command("ls [OPTIONS]", "list the lessons", cobra.NoArgs, func(*cobra.Command, []string) error {
-		_, name, list, err := a.lessons(option)
-		notes := mapped(list, func(l *memory.Lesson) shownNote { return shownNote{name, *l} })
-		return printTable(a, notes, err, "there are no lessons in "+name, []string{"ID", "DATE", "SOURCE", "LESSON"}, nil, func(l shownNote) (string, []string) {
-			return l.ID, []string{l.ID, l.Date, l.Source, l.Text}
-		})
-	})
-	directoryFlag(c, &option)
-	return a.withJSON(a.withIDs(c))
 }
 
 // lessonCommand returns a command that prints a lesson, after it did something to it; nil: nothing.

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path"
@@ -153,7 +154,34 @@ var apiCalls = []apiCall{
 	{operation: "fail-job", set: []string{"id=nothing"}, body: `{"error":"x"}`, status: 404},
 	{operation: "get-job", set: []string{"id=$JOB1"}, status: 200},
 	{operation: "retry-job", set: []string{"id=$JOB0"}, status: 409},
+	{operation: "admin-retry", set: []string{"id=$JOB1"}, status: 200},
+	{operation: "admin-retry", set: []string{"id=$JOB1"}, status: 409},
+	{operation: "pull-jobs", body: `{"worker_id":"worker-1","limit":100}`, status: 200},
+	{operation: "fail-job", set: []string{"id=$JOB1"}, body: `{"error":"again"}`, status: 200},
 	{operation: "retry-job", set: []string{"id=$JOB1"}, status: 200},
+	{operation: "enqueue-job", body: `{"object_type":"instance","object_id":"shop","action":"init_instance","run_at":"2099-02-21T00:00:00Z"}`, status: 422},
+	{operation: "admin-task-queue", status: 200},
+	{operation: "admin-task-queue", query: "status=done&limit=1", status: 200},
+	{operation: "admin-task-queue", query: "status=queued", status: 422},
+	{operation: "admin-job-runs", status: 200},
+	{operation: "admin-job-runs", query: "job_name=tidy&limit=1", status: 200},
+	{operation: "admin-job-runs", query: "job_name=nothing", status: 404},
+	{operation: "list-instances", status: 200},
+	{operation: "claim-instance", body: `{"instance_id":"shop","user_id":"ana","tg_user_id":"123"}`, status: 200},
+	{operation: "claim-instance", body: `{"instance_id":"shop","user_id":"bob"}`, status: 409},
+	{operation: "claim-instance", body: `{"instance_id":"shop","user_id":"ana","tg_user_id":"me"}`, status: 422},
+	{operation: "claim-instance", body: `{"instance_id":"nothing","user_id":"ana"}`, status: 404},
+	{operation: "get-instance", set: []string{"id=shop"}, status: 200},
+	{operation: "set-bot", set: []string{"id=shop"}, body: `{"token_ref":"env:BOT"}`, status: 200},
+	{operation: "set-bot", set: []string{"id=shop"}, body: `{"token_ref":"env:NO_BOT"}`, status: 422},
+	{operation: "check-instance", set: []string{"id=shop"}, status: 200},
+	{operation: "check-instance", set: []string{"id=gone"}, status: 409},
+	{operation: "sync-instance", set: []string{"id=gone"}, query: "repair=true", status: 200},
+	{operation: "recover-instance", set: []string{"id=shop"}, status: 200},
+	{operation: "list-servers", status: 200},
+	{operation: "admin-server-metrics", set: []string{"id=s1"}, query: "limit=5", status: 200},
+	{operation: "admin-server-metrics", set: []string{"id=nothing"}, status: 404},
+	{operation: "admin-usage-daily", query: "instance_id=shop", status: 200},
 	{operation: "handover", status: 204},
 }
 
@@ -200,7 +228,7 @@ type apiWorld struct {
 }
 
 func newAPIWorld(t *testing.T, settings ...string) *apiWorld {
-	w := &apiWorld{world: newWorld(t, 1, settings...), operations: map[string]apiOperation{}, schemas: jsonschema.NewCompiler()}
+	w := &apiWorld{world: newWorld(t, 1, append(settings, instancesOf(t)...)...), operations: map[string]apiOperation{}, schemas: jsonschema.NewCompiler()}
 	l := w.serve("--http", "127.0.0.1:0")
 	t.Cleanup(func() {
 		if w.end(l, syscall.SIGTERM); !l.cmd.ProcessState.Success() {
@@ -223,6 +251,20 @@ func newAPIWorld(t *testing.T, settings ...string) *apiWorld {
 	}}}
 	w.readDescription()
 	return w
+}
+
+// instancesOf returns the settings of a master with two instances: one that answers, and one that is gone. Its ssh says yes to all.
+func instancesOf(t *testing.T) []string {
+	dir := t.TempDir()
+	gateway := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(gateway.Close)
+	text := "[[server]]\nid = \"s1\"\n"
+	for id, url := range map[string]string{"shop": gateway.URL, "gone": "http://127.0.0.1:1"} {
+		text += fmt.Sprintf("[[instance]]\nid = %q\nserver = \"s1\"\nconfig_path = \"/srv/%[1]s/openclaw.json\"\nservice = %[1]q\ngateway = %[2]q\n", id, url)
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "ssh"), []byte("#!/bin/sh\nexec cat >/dev/null\n"), 0o700))
+	return []string{"STINT_CONFIG=" + filepath.Join(dir, "config.toml"), "PATH=" + dir + ":" + os.Getenv("PATH"), "BOT=123456:ABC-DEF"}
 }
 
 // readDescription reads the committed description, and sees that the master serves it.

@@ -46,7 +46,6 @@ func secrets(cfg *Config, stateDir string) func() []string {
 			values = append(values, key)
 		}
 		if stateDir != "" {
-			values = append(values, fleet.BotTokens(stateDir)...)
 			token, _ := durable.ReadFile(durable.OS, tokenFile(stateDir))
 			values = append(values, string(token))
 			accounts, _ := file.read()

@@ -15,111 +15,104 @@ import (
 	"stint/state"
 )
 
-type restoreOptions struct {
-	dryRun, yes, force bool
-}
-
 func (a *app) restoreCommand() *cobra.Command {
-	o := &restoreOptions{}
+	var dryRun, yes, force bool
 	c := command("restore [OPTIONS] FILE", "go back to an earlier copy of tasks.md", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		return a.restore(c.Context(), o, args[0])
-	})
-	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
-	c.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
-	c.Flags().BoolVar(&o.force, "force", false, "leave out what is wrong in FILE instead of refusing it")
-	return a.withJSON(c)
-}
-
-func (a *app) restore(ctx context.Context, o *restoreOptions, file string) error {
-	file, err := filepath.Abs(file)
-	if err != nil {
-		return err
-	}
-	dir, err := a.ownState()
-	if err != nil {
-		return err
-	}
-	var plan *statedir.RestorePlan
-	r, err := interruptibly(ctx, interrupted, func() (r *statedir.Restoration, err error) {
-		if plan, err = statedir.ReadRestore(dir, file); err == nil {
-			r, err = plan.Compare(dir)
-		}
-		return r, err
-	})
-	if err != nil {
-		return err
-	}
-	if len(r.Findings) > 0 {
-		note := ""
-		if o.force {
-			note = " (left out)"
-		}
-		if a.showFindings(r.Findings, note); !o.force {
-			return &cliError{
-				code: exitFailure, message: fmt.Sprintf("%s has %s; nothing was restored", r.From, count(len(r.Findings), "finding")),
-				try: "fix it, or leave those sections out with: stint restore --force " + r.From,
-			}
-		}
-	}
-	if o.dryRun && a.json {
-		return printJSON(a.stdout, r)
-	}
-	if o.dryRun {
-		var rows [][]string
-		add := func(what string, tasks []state.Task) {
-			for _, t := range tasks {
-				rows = append(rows, []string{what, t.ID, string(t.Status), t.Title})
-			}
-		}
-		add("gone", r.Gone)
-		add("changed", r.Changed)
-		add("back", r.Back)
-		if err := writeTable(a.stdout, escapeRows(rows), nil); err != nil {
+		ctx := c.Context()
+		file, err := filepath.Abs(args[0])
+		if err != nil {
 			return err
 		}
-		a.hint("stint: %s\n", summary(r))
-		return nil
-	}
-	switch h, err := a.health(ctx); {
-	case err == nil && !h.Background:
-		return &cliError{
-			code: exitBusy, message: fmt.Sprintf("a master is running (pid %d), and it writes the ledger", h.PID),
-			try: "stint serve --stop, then stint restore " + r.From,
+		dir, err := a.ownState()
+		if err != nil {
+			return err
 		}
-	case errors.Is(err, guard.ErrForeign):
-		return err
-	case errors.Is(err, client.ErrNoMaster) && len(r.Running) > 0:
-		return r.RunningError() // nobody looks after the task that runs
-	}
-	agreed := ""
-	confirm := func(r *statedir.Restoration) error { // once more if the ledger has changed since
-		text := summary(r)
-		if o.yes || text == agreed {
+		var plan *statedir.RestorePlan
+		r, err := interruptibly(ctx, interrupted, func() (r *statedir.Restoration, err error) {
+			if plan, err = statedir.ReadRestore(dir, file); err == nil {
+				r, err = plan.Compare(dir)
+			}
+			return r, err
+		})
+		if err != nil {
+			return err
+		}
+		if len(r.Findings) > 0 {
+			note := ""
+			if force {
+				note = " (left out)"
+			}
+			if a.showFindings(r.Findings, note); !force {
+				return &cliError{
+					code: exitFailure, message: fmt.Sprintf("%s has %s; nothing was restored", r.From, count(len(r.Findings), "finding")),
+					try: "fix it, or leave those sections out with: stint restore --force " + r.From,
+				}
+			}
+		}
+		if dryRun && a.json {
+			return printJSON(a.stdout, r)
+		}
+		if dryRun {
+			var rows [][]string
+			add := func(what string, tasks []state.Task) {
+				for _, t := range tasks {
+					rows = append(rows, []string{what, t.ID, string(t.Status), t.Title})
+				}
+			}
+			add("gone", r.Gone)
+			add("changed", r.Changed)
+			add("back", r.Back)
+			if err := writeTable(a.stdout, escapeRows(rows), nil); err != nil {
+				return err
+			}
+			a.hint("stint: %s\n", summary(r))
 			return nil
 		}
-		agreed = text
-		return a.confirm(ctx, text)
-	}
-	if err := confirm(r); err != nil {
-		return err
-	}
-	base, err := a.base()
-	if err != nil {
-		return err
-	}
-	m := a.offlineMaster(dir, base)
-	config := m.coordinatorConfig(ctx)
-	if err := m.claim(ctx, func() (err error) {
-		r, err = statedir.Restore(config, plan, confirm)
-		return err
-	}); err != nil {
-		return err
-	}
-	if a.json {
-		return printJSON(a.stdout, r)
-	}
-	a.hint("stint: %s is the ledger now, with %s; what it was before is kept\n  undo: stint restore %s\n", r.From, count(r.Tasks, strings.TrimSuffix(r.File, "s.md")), filepath.Join(r.Backup, r.File))
-	return nil
+		switch h, err := a.health(ctx); {
+		case err == nil && !h.Background:
+			return &cliError{
+				code: exitBusy, message: fmt.Sprintf("a master is running (pid %d), and it writes the ledger", h.PID),
+				try: "stint serve --stop, then stint restore " + r.From,
+			}
+		case errors.Is(err, guard.ErrForeign):
+			return err
+		case errors.Is(err, client.ErrNoMaster) && len(r.Running) > 0:
+			return r.RunningError() // nobody looks after the task that runs
+		}
+		agreed := ""
+		confirm := func(r *statedir.Restoration) error { // once more if the ledger has changed since
+			text := summary(r)
+			if yes || text == agreed {
+				return nil
+			}
+			agreed = text
+			return a.confirm(ctx, text)
+		}
+		if err := confirm(r); err != nil {
+			return err
+		}
+		base, err := a.base()
+		if err != nil {
+			return err
+		}
+		m := a.offlineMaster(dir, base)
+		config := m.coordinatorConfig(ctx)
+		if err := m.claim(ctx, func() (err error) {
+			r, err = statedir.Restore(config, plan, confirm)
+			return err
+		}); err != nil {
+			return err
+		}
+		if a.json {
+			return printJSON(a.stdout, r)
+		}
+		a.hint("stint: %s is the ledger now, with %s; what it was before is kept\n  undo: stint restore %s\n", r.From, count(r.Tasks, strings.TrimSuffix(r.File, "s.md")), filepath.Join(r.Backup, r.File))
+		return nil
+	})
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would change, and change nothing")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&force, "force", false, "leave out what is wrong in FILE instead of refusing it")
+	return a.withJSON(c)
 }
 
 // summary returns in a sentence what a restore changes.

@@ -474,7 +474,8 @@ func (m *master) fleet(c *coordinator.Coordinator, room *due.Room, tell func(kin
 			if err != nil {
 				return "", nil, err
 			}
-			return dsn.ForPrograms(text, other)
+			url, env, err := dsn.ForPrograms(text, other)
+			return url, append(os.Environ(), env...), err
 		}
 	}
 	return fleet.New(c, room, o)

@@ -20,22 +20,7 @@ import (
 )
 
 func (a *app) sessionCommand() *cobra.Command {
-	return group(command("session", "list sessions, show a transcript or what waits", nil, nil), a.sessionLsCommand(), a.sessionShowCommand(), a.sessionQueueCommand())
-}
-
-// findSession asks for a session by its key, its id, or the path of a directory: no other name has a slash.
-func (a *app) findSession(ctx context.Context, ref string) (view wire.SessionView, err error) {
-	if ref == "." || ref == ".." || strings.Contains(ref, "/") && !strings.HasPrefix(ref, state.LanePrefixDir) {
-		if ref, err = filepath.Abs(ref); err != nil {
-			return view, err
-		}
-		ref = task.WithoutLinks(ref) // of one that is gone there may still be a session
-	}
-	return ask(ctx, a.call, func(c *client.Client) (wire.SessionView, error) { return c.Session(ctx, ref) })
-}
-
-func (a *app) sessionLsCommand() *cobra.Command {
-	return a.withJSON(a.withIDs(command("ls [OPTIONS]", "list sessions", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+	ls := a.withJSON(a.withIDs(command("ls [OPTIONS]", "list sessions", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
 		ctx := c.Context()
 		var list []state.Session
 		_, none, err := a.stateMissing()
@@ -47,10 +32,7 @@ func (a *app) sessionLsCommand() *cobra.Command {
 			return s.ID, []string{s.Key, s.Agent, s.Native, ago(time.Since(s.UpdatedAt)) + " ago", shortID(s.LastTask)}
 		})
 	})))
-}
-
-func (a *app) sessionShowCommand() *cobra.Command {
-	return a.withJSON(command("show [OPTIONS] SESSION", "print the transcript of a session", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+	show := a.withJSON(command("show [OPTIONS] SESSION", "print the transcript of a session", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		view, err := a.findSession(c.Context(), args[0])
 		switch {
 		case err != nil:
@@ -73,10 +55,7 @@ func (a *app) sessionShowCommand() *cobra.Command {
 		}
 		return printText(a.stdout, d.String())
 	}, a.completeSessions))
-}
-
-func (a *app) sessionQueueCommand() *cobra.Command {
-	return a.withJSON(a.withIDs(command("queue [OPTIONS] SESSION", "list what waits in a session, in the order in which it will run", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+	queue := a.withJSON(a.withIDs(command("queue [OPTIONS] SESSION", "list what waits in a session, in the order in which it will run", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		a.quiet = a.ids
 		view, err := a.findSession(c.Context(), args[0])
 		if err != nil {
@@ -90,6 +69,18 @@ func (a *app) sessionQueueCommand() *cobra.Command {
 			return v.ID, []string{strconv.Itoa(place), short[place-1], statusText(&v), v.Why, v.Title}
 		})
 	}, a.completeSessions)))
+	return group(command("session", "list sessions, show a transcript or what waits", nil, nil), ls, show, queue)
+}
+
+// findSession asks for a session by its key, its id, or the path of a directory: no other name has a slash.
+func (a *app) findSession(ctx context.Context, ref string) (view wire.SessionView, err error) {
+	if ref == "." || ref == ".." || strings.Contains(ref, "/") && !strings.HasPrefix(ref, state.LanePrefixDir) {
+		if ref, err = filepath.Abs(ref); err != nil {
+			return view, err
+		}
+		ref = task.WithoutLinks(ref) // of one that is gone there may still be a session
+	}
+	return ask(ctx, a.call, func(c *client.Client) (wire.SessionView, error) { return c.Session(ctx, ref) })
 }
 
 func (a *app) sendCommand() *cobra.Command {

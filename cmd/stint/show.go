@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -21,101 +20,91 @@ import (
 	"stint/state"
 )
 
-type showOptions struct {
-	prompt, answer, raw, withFiles bool
-	run                            string // --run
-}
-
 func (a *app) showCommand() *cobra.Command {
-	o := &showOptions{}
+	var sent, answer, raw, withFiles bool
+	var run string
 	c := command("show [OPTIONS] ID", "show a task: what was asked, what happened, the answer", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		ctx, ref := c.Context(), args[0]
 		if a.shared {
-			return a.showShared(c, args[0], o.withFiles)
+			return a.showShared(c, ref, withFiles)
 		}
-		return a.runShow(c.Context(), o, args[0])
+		switch {
+		case sent:
+			p, err := ask(ctx, a.call, func(c *client.Client) (task.SentPrompt, error) { return c.Prompt(ctx, ref, run) })
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(a.stdout, p)
+			}
+			if err := copySafe(a.stdout, bytes.NewReader(p.Bytes())); err != nil {
+				return err
+			}
+			if isTTY(a.stdout) {
+				a.hint("\n\n")
+			}
+			a.hint("%s", escapeText(describeSent(&p)))
+			return nil
+		case run != "":
+			return usage("stint show --prompt --run "+run+" "+ref, "--run chooses a prompt, and --prompt is not given")
+		case raw:
+			text, err := ask(ctx, a.call, func(c *client.Client) ([]byte, error) { return c.Raw(ctx, ref) })
+			if err != nil {
+				return err
+			}
+			return printText(a.stdout, string(text))
+		}
+		view, err := a.task(ctx, ref)
+		defer a.warnFindings(ctx) // of a task that is not there too: its only section may be one
+		if err != nil {
+			return err
+		}
+		switch {
+		case answer:
+			if view.Status != state.Done && view.Answer() == "" {
+				return &cliError{code: exitFailure, message: fmt.Sprintf("task %s has no answer: it is %s", shortID(view.ID), view.Status), try: "stint why " + shortID(view.ID)}
+			}
+			return a.writeAnswer(a.stdout, &view)
+		case a.json && withFiles:
+			return printJSON(a.stdout, taskWithFiles{&view, collectedFiles(&view, true)})
+		case a.json:
+			return printJSON(a.stdout, view)
+		case a.ids:
+			return printIDs(a.stdout, []wire.TaskView{view})
+		default:
+			cfg, _ := a.base() // it is known, as is the directory: a master was asked
+			dir, _ := a.state()
+			chain, err := drawChain(&view, func(id string) (wire.TaskView, error) { return a.chainTask(ctx, id) })
+			if err != nil {
+				return err
+			}
+			policy := cmp.Or(view.OutputPolicy, cfg.forWorkspace(view.Workspace).origins["output_policy"].text)
+			p, err := ask(ctx, a.call, func(c *client.Client) (task.SentPrompt, error) { return c.Prompt(ctx, view.ID, "") })
+			if err == nil { // else it has not run, or the files of its run are gone
+				policy = cmp.Or(prompt.SentPolicy(p.Prompt), policy)
+			}
+			sections, err := ask(ctx, a.call, func(c *client.Client) ([]byte, error) { return c.Raw(ctx, view.ID) })
+			if err != nil {
+				return err
+			}
+			d := describe(&view, resumeCommand(cfg, newAccountsFile(dir), &view.Task), byHand(sections), chain, policy, time.Now(), terminalWidth(a.stdout))
+			if withFiles {
+				d.text("collected files", cmp.Or(fileList(&view), "none were collected"))
+			}
+			return printText(a.stdout, d.String())
+		}
 	}, a.completeIDs())
 	f := c.Flags()
-	f.BoolVar(&o.prompt, "prompt", false, "print what the agent was sent, byte for byte; on stderr its hash and what was found in the notes")
-	f.StringVar(&o.run, "run", "", "with --prompt: `run` of the agent, by id or number from 1, not the last one")
-	f.BoolVar(&o.answer, "answer", false, "print the answer alone")
-	f.BoolVar(&o.raw, "raw", false, "print the task's sections of the ledger")
-	f.BoolVar(&o.withFiles, "with-files", false, "also the files that were collected: names, sizes, paths; with --json their contents")
+	f.BoolVar(&sent, "prompt", false, "print what the agent was sent, byte for byte; on stderr its hash and what was found in the notes")
+	f.StringVar(&run, "run", "", "with --prompt: `run` of the agent, by id or number from 1, not the last one")
+	f.BoolVar(&answer, "answer", false, "print the answer alone")
+	f.BoolVar(&raw, "raw", false, "print the task's sections of the ledger")
+	f.BoolVar(&withFiles, "with-files", false, "also the files that were collected: names, sizes, paths; with --json their contents")
 	a.withIDs(a.withJSON(c))
 	exclusive(c, "prompt", "answer", "raw", "quiet")
 	exclusive(c, "json", "answer", "raw", "quiet")
 	exclusive(c, "with-files", "prompt", "answer", "raw", "quiet")
 	return a.withShared(c, "a task of the shared queue", "quiet", "prompt", "run", "answer", "raw")
-}
-
-func (a *app) runShow(ctx context.Context, o *showOptions, ref string) error {
-	switch {
-	case o.prompt:
-		p, err := ask(ctx, a.call, func(c *client.Client) (task.SentPrompt, error) { return c.Prompt(ctx, ref, o.run) })
-		if err != nil {
-			return err
-		}
-		if a.json {
-			return printJSON(a.stdout, p)
-		}
-		if err := copySafe(a.stdout, bytes.NewReader(p.Bytes())); err != nil {
-			return err
-		}
-		if isTTY(a.stdout) {
-			a.hint("\n\n")
-		}
-		a.hint("%s", escapeText(describeSent(&p)))
-		return nil
-	case o.run != "":
-		return usage("stint show --prompt --run "+o.run+" "+ref, "--run chooses a prompt, and --prompt is not given")
-	case o.raw:
-		text, err := ask(ctx, a.call, func(c *client.Client) ([]byte, error) { return c.Raw(ctx, ref) })
-		if err != nil {
-			return err
-		}
-		return printText(a.stdout, string(text))
-	}
-	view, err := a.task(ctx, ref)
-	defer a.warnFindings(ctx) // of a task that is not there too: its only section may be one
-	if err != nil {
-		return err
-	}
-	switch {
-	case o.answer:
-		if view.Status != state.Done && view.Answer() == "" {
-			return &cliError{code: exitFailure, message: fmt.Sprintf("task %s has no answer: it is %s", shortID(view.ID), view.Status), try: "stint why " + shortID(view.ID)}
-		}
-		return a.writeAnswer(a.stdout, &view)
-	case a.json && o.withFiles:
-		return printJSON(a.stdout, taskWithFiles{&view, collectedFiles(&view, true)})
-	case a.json:
-		return printJSON(a.stdout, view)
-	case a.ids:
-		return printIDs(a.stdout, []wire.TaskView{view})
-	default:
-		cfg, _ := a.base() // it is known, as is the directory: a master was asked
-		dir, _ := a.state()
-		chain, err := drawChain(&view, func(id string) (wire.TaskView, error) { return a.chainTask(ctx, id) })
-		if err != nil {
-			return err
-		}
-		policy := cmp.Or(view.OutputPolicy, cfg.forWorkspace(view.Workspace).origins["output_policy"].text)
-		var raw []byte
-		err = a.call(ctx, func(c *client.Client) (err error) {
-			if sent, err := c.Prompt(ctx, view.ID, ""); err == nil { // else it has not run, or the files of its run are gone
-				policy = cmp.Or(prompt.SentPolicy(sent.Prompt), policy)
-			}
-			raw, err = c.Raw(ctx, view.ID)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		d := describe(&view, resumeCommand(cfg, newAccountsFile(dir), &view.Task), byHand(raw), chain, policy, time.Now(), terminalWidth(a.stdout))
-		if o.withFiles {
-			d.text("collected files", cmp.Or(fileList(&view), "none were collected"))
-		}
-		return printText(a.stdout, d.String())
-	}
 }
 
 // A description is made of lines "name: value", without those that say nothing.

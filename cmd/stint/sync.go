@@ -27,16 +27,34 @@ import (
 )
 
 func (a *app) syncCommand() *cobra.Command {
+	rebuild := func(ctx context.Context, dir string, o postgres.Options) error {
+		o.Anew = true
+		return a.writeMirror(ctx, dir, o)
+	}
+	var all bool
+	verify := a.onMirror("verify", "compare the mirror with the ledger", func(ctx context.Context, dir string, o postgres.Options) error {
+		read, stop := a.startCounter(ctx, dir, "comparing")
+		r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) { return read(upTo) })
+		stop()
+		if err != nil {
+			return err
+		}
+		if len(r.Differences) > 0 {
+			err = &cliError{code: exitFailure} // the list says it
+		}
+		return cmp.Or(a.printDifferences(&r, all), err)
+	})
+	verify.Flags().BoolVar(&all, "all", false, fmt.Sprintf("list all differences, not only the first %d", shownDifferences))
 	return group(command("sync", "compare or update the mirror of the ledger in PostgreSQL", nil, nil),
-		a.noRun(a.onMirror("once", "bring the mirror up to date, and exit", func(c *cobra.Command) error { return a.writeMirror(c, false) })),
-		a.onMirror("status", "show how far the mirror is behind", a.mirrorStatus), a.syncVerifyCommand(),
-		a.noRun(a.onMirror("rebuild", "write the whole mirror again", func(c *cobra.Command) error { return a.writeMirror(c, true) })),
+		a.noRun(a.onMirror("once", "bring the mirror up to date, and exit", a.writeMirror)),
+		a.withMirror("status", "show how far the mirror is behind", a.mirrorStatus), verify,
+		a.noRun(a.onMirror("rebuild", "write the whole mirror again", rebuild)),
 		a.noRun(a.onMirror("migrate", "upgrade the database's tables to the schema of this stint", a.migrateMirror)))
 }
 
-// onMirror returns one of these commands: it has the options of serve that say where the
+// withMirror returns one of these commands: it has the options of serve that say where the
 // mirror is and what it holds, and does run.
-func (a *app) onMirror(use, short string, run func(c *cobra.Command) error) *cobra.Command {
+func (a *app) withMirror(use, short string, run func(c *cobra.Command) error) *cobra.Command {
 	c := a.withJSON(command(use+" [OPTIONS]", short, cobra.NoArgs, func(c *cobra.Command, _ []string) error { return run(c) }))
 	for i := range keys {
 		if keys[i].section == "postgres" {
@@ -44,6 +62,17 @@ func (a *app) onMirror(use, short string, run func(c *cobra.Command) error) *cob
 		}
 	}
 	return c
+}
+
+// onMirror returns one that needs a mirror, whose options and exit code are the same for all.
+func (a *app) onMirror(use, short string, run func(ctx context.Context, dir string, o postgres.Options) error) *cobra.Command {
+	return a.withMirror(use, short, func(c *cobra.Command) error {
+		dir, o, err := a.mirrorOptions(c)
+		if err != nil {
+			return err
+		}
+		return syncError(c.Context(), run(c.Context(), dir, o))
+	})
 }
 
 // mirrorOptions returns the state directory, and where its mirror is. dir is there with the
@@ -122,22 +151,18 @@ func (a *app) startCounter(ctx context.Context, dir, doing string) (read func(up
 }
 
 // writeMirror brings the mirror up to date, or writes it anew, and says how much that was.
-func (a *app) writeMirror(c *cobra.Command, anew bool) error {
-	ctx, begin := c.Context(), time.Now()
-	dir, o, err := a.mirrorOptions(c)
-	if err != nil {
-		return err
-	}
+func (a *app) writeMirror(ctx context.Context, dir string, o postgres.Options) (err error) {
+	begin := time.Now()
 	if _, err := os.Stat(filepath.Join(dir, ledger.JournalName)); err != nil {
 		if _, err := statedir.ReadSnapshot(ctx, dir, 0); err != nil {
-			return syncError(ctx, err) // before anything is made in the database
+			return err // before anything is made in the database
 		}
 	}
 	doing, before := "rebuilding", postgres.Position{}
-	if o.Anew = anew; !anew {
+	if !o.Anew {
 		doing = "copying"
 		if before, err = postgres.Look(ctx, o); err != nil {
-			return syncError(ctx, err)
+			return err
 		}
 	}
 	read, stop := a.startCounter(ctx, dir, doing)
@@ -148,7 +173,7 @@ func (a *app) writeMirror(c *cobra.Command, anew bool) error {
 	}
 	w.Position, err = postgres.Once(ctx, o, func() (postgres.Source, error) { return read(0) })
 	stop()
-	if err := syncError(ctx, err); err != nil {
+	if err != nil {
 		return err
 	}
 	if w.Records = w.Seq; w.Generation == before.Generation { // else it was written anew
@@ -170,17 +195,12 @@ func (a *app) warn(texts ...string) {
 }
 
 // migrateMirror upgrades the database's tables.
-func (a *app) migrateMirror(c *cobra.Command) error {
-	_, o, err := a.mirrorOptions(c)
-	if err != nil {
-		return err
-	}
+func (a *app) migrateMirror(ctx context.Context, _ string, o postgres.Options) (err error) {
 	var m struct {
 		From int `json:"from"` // 0: there were no tables
 		To   int `json:"to"`
 	}
-	m.From, m.To, err = postgres.Migrate(c.Context(), o)
-	if err := syncError(c.Context(), err); err != nil {
+	if m.From, m.To, err = postgres.Migrate(ctx, o); err != nil {
 		return err
 	}
 	text := fmt.Sprintf("schema %d -> %d", m.From, m.To)
@@ -310,32 +330,6 @@ func (s *mirrorStatus) String() string {
 
 // shownDifferences is how many differences are listed without --all.
 const shownDifferences = 100
-
-func (a *app) syncVerifyCommand() *cobra.Command {
-	var all bool
-	c := a.onMirror("verify", "compare the mirror with the ledger", func(c *cobra.Command) error {
-		ctx := c.Context()
-		dir, o, err := a.mirrorOptions(c)
-		if err != nil {
-			return err
-		}
-		read, stop := a.startCounter(ctx, dir, "comparing")
-		r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) { return read(upTo) })
-		stop()
-		if err := syncError(ctx, err); err != nil {
-			return err
-		}
-		if err := a.printDifferences(&r, all); err != nil {
-			return err
-		}
-		if len(r.Differences)+r.More > 0 {
-			return &cliError{code: exitFailure} // the list says it
-		}
-		return nil
-	})
-	c.Flags().BoolVar(&all, "all", false, fmt.Sprintf("list all differences, not only the first %d", shownDifferences))
-	return c
-}
 
 // printDifferences prints the differences that are to be shown, and the summary.
 func (a *app) printDifferences(r *postgres.Report, all bool) error {

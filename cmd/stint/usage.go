@@ -21,21 +21,31 @@ import (
 // usageBy are what runs can be put together by.
 var usageBy = []string{"day", "agent", "model", "account", "session", "task", "run", "total"}
 
-type usageOptions struct {
-	by, since, until string
-}
-
 func (a *app) usageCommand() *cobra.Command {
-	o := &usageOptions{}
+	var by, since, until string
 	c := command("usage [OPTIONS]", "print what runs have used, by day, agent, session or task", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
-		q, err := o.query(time.Now())
+		const try = "stint usage --help"
+		for name := range strings.SplitSeq(by, ",") {
+			if !slices.Contains(usageBy, name) || name == "total" && by != name {
+				return usage(try, "--by: %q is not one of %s", name, strings.Join(usageBy, ", "))
+			}
+		}
+		now := time.Now()
+		from, err := parsePast(since, now, 0, 15*time.Minute)
 		if err != nil {
-			return err
+			return usage(try, "--since: %v", err)
+		}
+		to, err := parsePast(until, now, 1, 15*time.Minute)
+		if err != nil {
+			return usage(try, "--until: %v", err)
+		}
+		if !to.IsZero() && !from.Before(to) {
+			return usage(try, "nothing can lie between --since %s and --until %s", since, until)
 		}
 		var rows []task.UsageRow
 		dir, none, err := a.stateMissing()
 		if err == nil && !none {
-			rows, err = a.readUsage(c.Context(), dir, q)
+			rows, err = a.readUsage(c.Context(), dir, task.UsageQuery{By: map[bool]string{false: by}[by == "total"], Since: from, Until: to, Location: now.Location()})
 		}
 		switch {
 		case err != nil:
@@ -46,12 +56,12 @@ func (a *app) usageCommand() *cobra.Command {
 			a.hint("stint: no runs\n")
 			return nil
 		}
-		return writeTable(a.stdout, escapeRows(usageTable(o.by, rows)), nil)
+		return writeTable(a.stdout, escapeRows(usageTable(by, rows)), nil)
 	})
 	f := c.Flags()
-	f.StringVar(&o.by, "by", "day", "one row for each `key`, or for each of several with commas: "+strings.Join(usageBy, ", "))
-	f.StringVar(&o.since, "since", "", "runs that ended at this `time` or later: 7d, 2026-11-21, \"2026-11-21 15:04\"")
-	f.StringVar(&o.until, "until", "", "runs that ended before this `time`, or on this day or before it")
+	f.StringVar(&by, "by", "day", "one row for each `key`, or for each of several with commas: "+strings.Join(usageBy, ", "))
+	f.StringVar(&since, "since", "", "runs that ended at this `time` or later: 7d, 2026-11-21, \"2026-11-21 15:04\"")
+	f.StringVar(&until, "until", "", "runs that ended before this `time`, or on this day or before it")
 	a.withJSON(c)
 	complete(c, "by", func() []string { return usageBy })
 	return c
@@ -79,30 +89,6 @@ func zoneName() string {
 	}
 	_, name, _ := strings.Cut(link, "zoneinfo/")
 	return cmp.Or(name, link)
-}
-
-// query translates the options.
-func (o *usageOptions) query(now time.Time) (q task.UsageQuery, err error) {
-	const try = "stint usage --help"
-	for name := range strings.SplitSeq(o.by, ",") {
-		if !slices.Contains(usageBy, name) || name == "total" && o.by != name {
-			return q, usage(try, "--by: %q is not one of %s", name, strings.Join(usageBy, ", "))
-		}
-	}
-	q = task.UsageQuery{By: o.by, Location: now.Location()}
-	if o.by == "total" {
-		q.By = ""
-	}
-	if q.Since, err = parsePast(o.since, now, 0, 15*time.Minute); err != nil {
-		return q, usage(try, "--since: %v", err)
-	}
-	if q.Until, err = parsePast(o.until, now, 1, 15*time.Minute); err != nil {
-		return q, usage(try, "--until: %v", err)
-	}
-	if !q.Until.IsZero() && !q.Since.Before(q.Until) {
-		return q, usage(try, "nothing can lie between --since %s and --until %s", o.since, o.until)
-	}
-	return q, nil
 }
 
 // parsePast reads an instant that lies behind: how long ago, to such a unit if that is far less, a time as [parseAt]

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/singleflight"
+
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -31,8 +33,8 @@ type Admission struct {
 	live  Live
 	waits sync.Map // by pointers to the ids of runs, one for each task that a client within one waits for
 
-	looks     sync.Map // at workspaces, that have not begun; see lookTogether
-	checkouts sync.Map // directories in which one task runs at a time, by the places in them; "": somebody asks for it
+	looks     singleflight.Group // at workspaces, that have not begun; see lookTogether
+	checkouts sync.Map           // directories in which one task runs at a time, by the places in them; "": somebody asks for it
 }
 
 // Live is what is asked of the runs at work. The dispatcher has them.
@@ -50,7 +52,6 @@ func New(s *queue.Store, live Live) *Admission {
 
 // change changes the task that ref names, by Update or Exclusive, and returns it whole.
 func (a *Admission) change(ctx context.Context, ref string, update func(context.Context, func(*fold.State, *ledger.Tx) error) error, f func(st *fold.State, tx *ledger.Tx, id string) error) (state.Task, error) {
-	defer a.tasks.Call()()
 	id, err := a.tasks.Find(ref)
 	if err == nil {
 		err = update(ctx, func(st *fold.State, tx *ledger.Tx) error { return f(st, tx, id) })
@@ -116,7 +117,6 @@ func (a *Admission) Paused() (paused bool, reason string) {
 }
 
 func (a *Admission) setPaused(ctx context.Context, paused bool, reason, by string) error {
-	defer a.tasks.Call()()
 	return a.tasks.Exclusive(ctx, func(st *fold.State, tx *ledger.Tx) error {
 		if was, why := st.Paused(); was == paused && why == reason {
 			return nil
@@ -131,7 +131,6 @@ func (a *Admission) setPaused(ctx context.Context, paused bool, reason, by strin
 // Cancel ends a task: a waiting one at once, a running one when its agent and all descendants have ended. by is
 // who asks. The error has CodeBusy if that takes too long; the task is canceled when it does.
 func (a *Admission) Cancel(ctx context.Context, ref, by string) (state.Task, error) {
-	defer a.tasks.Call()()
 	id, err := a.tasks.Find(ref)
 	if err != nil {
 		return state.Task{}, err
@@ -315,7 +314,6 @@ func (a *Admission) revive(st *fold.State, tx *ledger.Tx, id string) error {
 
 // SetAccount lets tasks use an account, which also ends its hold and cool-down, or lets none start with it. by is who asks.
 func (a *Admission) SetAccount(ctx context.Context, id string, enabled bool, by string) (use state.AccountUse, err error) {
-	defer a.tasks.Call()()
 	c, ok := a.tasks.AccountsNow().Find(id)
 	if !ok && !queue.Read(a.tasks, func(st *fold.State) bool { return st.Account(id).Hold }) {
 		return use, &task.Error{Code: task.CodeNotFound, Message: "there is no account " + id, Hint: "stint account ls"}

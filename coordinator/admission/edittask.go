@@ -23,7 +23,6 @@ import (
 //
 // The error has CodeConflict if the task does not wait, and CodeChanged if p is for an earlier state of it. by is who asks.
 func (a *Admission) Edit(ctx context.Context, ref string, p task.Patch, by string) (state.Task, error) {
-	defer a.tasks.Call()()
 	if a.tasks.IsShut() {
 		return state.Task{}, a.tasks.StoppedError()
 	}

@@ -105,7 +105,6 @@ func (a *Admission) SubmitOnce(ctx context.Context, key string, specs []task.Tas
 }
 
 func (a *Admission) submit(ctx context.Context, req request) ([]state.Task, error) {
-	defer a.tasks.Call()()
 	in, err := a.newIntake(ctx, req)
 	if err != nil {
 		return nil, err

@@ -77,27 +77,16 @@ func (in *intake) checkPlace(s *submission) error {
 	return nil
 }
 
-// A look at a workspace ends when done is closed. Those who wait for it go on together: of a mutex or a Once one
-// would wake the next.
-type look struct {
-	done  chan struct{}
-	place *Place
-}
-
 // lookTogether is lookAt, once for all who ask for the same before it begins: nobody gets an answer that is older
 // than the question. Who can run comes first, so that those who submit at the same time share it.
 func (a *Admission) lookTogether(dir, within string) *Place {
-	key, mine := [2]string{dir, within}, &look{done: make(chan struct{})}
-	if other, isShared := a.looks.LoadOrStore(key, mine); isShared {
-		l := other.(*look)
-		<-l.done
-		return l.place
-	}
-	defer close(mine.done)
-	runtime.Gosched()
-	a.looks.Delete(key)
-	mine.place = a.lookAt(dir, within)
-	return mine.place
+	key := dir + "\x00" + within
+	place, _, _ := a.looks.Do(key, func() (any, error) {
+		runtime.Gosched()
+		a.looks.Forget(key)
+		return a.lookAt(dir, within), nil
+	})
+	return place.(*Place)
 }
 
 // lookAt asks the file system about a workspace, which may take long: never on the

@@ -129,15 +129,6 @@ func PlanOf(s gate.Spec, out *task.Outcome) task.Plan {
 	return task.Plan{Argv: s.Argv, Env: gate.EnvNames(s.Env)}
 }
 
-// CommandLine returns words as a person types them to a shell.
-func CommandLine(words ...string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = state.ShellQuote(w)
-	}
-	return strings.Join(quoted, " ")
-}
-
 // LookPath finds the program of an agent as a shell with its environment would, but by absolute paths alone, and where runs can
 // write only if it is nowhere else: an earlier run may have put one there, in front of the real one, which would run outside of
 // any sandbox. Without a Root, for a question that is no task's, it does not look there at all.

@@ -111,14 +111,10 @@ func (w *window) Feed(p []byte) {
 	w.size += int64(len(p))
 	n := min(len(p), outputHead-len(w.head))
 	w.head = append(w.head, p[:n]...)
-	p = p[n:]
-	if len(p) > outputTail {
-		p = p[len(p)-outputTail:]
-	}
-	if over := len(w.tail) + len(p) - outputTail; over > 0 {
+	w.tail = append(w.tail, p[n:]...)
+	if over := len(w.tail) - outputTail; over > 0 {
 		w.tail = append(w.tail[:0], w.tail[over:]...)
 	}
-	w.tail = append(w.tail, p...)
 }
 
 func (w *window) Aside([]byte)          {}

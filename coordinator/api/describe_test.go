@@ -104,7 +104,7 @@ func TestDescriptionIsWhole(t *testing.T) {
 		if o["oneOf"] != nil || o["anyOf"] != nil {
 			t.Errorf("%s: a choice that no generator can tell apart", at)
 		}
-		if kinds, many := o["type"].([]any); many && !strings.HasPrefix(at, "#/components/schemas/TaskPatch/") && !strings.HasSuffix(at, "/Job/properties/last_error") {
+		if kinds, many := o["type"].([]any); many && !strings.HasPrefix(at, "#/components/schemas/TaskPatch/") && !strings.HasSuffix(at, "/Job/properties/last_error") && !strings.HasSuffix(at, "/QueueRow/properties/error") {
 			t.Errorf("%s: %v", at, kinds)
 		}
 	})

@@ -60,7 +60,6 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*streamOutput, er
 		}
 		w.Header().Set(wire.SeqHeader, strconv.FormatUint(seq, 10)) // that of the request itself may be older
 		e := &eventStream{server: s, lines: contentType == wire.JSONLines, out: newStream(w, contentType), seq: seq}
-		e.out.limit = eventTimeout
 		if r.Method != http.MethodHead {
 			if shared != nil {
 				_ = shared.Watch(ctx, e.addAll) // it breaks off
@@ -166,6 +165,7 @@ func (e *eventStream) add(c *task.Change) bool {
 
 // flush sends what waits, if anything. It returns false if the reader does not take it in time, or has gone.
 func (e *eventStream) flush() bool {
+	_ = e.out.rc.SetWriteDeadline(time.Now().Add(eventTimeout)) // not every writer has deadlines
 	_, err := e.out.Write(e.buf)
 	e.buf = e.buf[:0]
 	return err == nil

@@ -134,7 +134,7 @@ func (f fakeFleet) Claim(_ context.Context, id, user, tgUser string) (task.Insta
 
 func (f fakeFleet) SetBot(_ context.Context, id, _ string) (task.Instance, error) {
 	in, err := f.Instance(id)
-	in.HasBot = true
+	in.BotRef = "env:BOT"
 	return in, err
 }
 

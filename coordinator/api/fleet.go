@@ -15,8 +15,8 @@ type Fleet interface {
 	Instance(id string) (task.Instance, error)
 	// Claim makes an instance a user's, and has it set up.
 	Claim(ctx context.Context, id, user, tgUser string) (task.Instance, error)
-	// SetBot keeps the token of an instance's bot, and has it written to the instance.
-	SetBot(ctx context.Context, id, token string) (task.Instance, error)
+	// SetBot names the token of an instance's bot by a reference, and has it written to the instance.
+	SetBot(ctx context.Context, id, ref string) (task.Instance, error)
 	// Act does one thing now, and says what came of it: act is check, sync (with repair, if wanted) or recover.
 	Act(ctx context.Context, id, act string, repair bool) (detail string, err error)
 	Servers() ([]task.Server, error)
@@ -33,7 +33,7 @@ type (
 	botInput struct {
 		instanceInput
 		Body struct {
-			Token string `json:"token" doc:"Token of the bot, as @BotFather has given it" example:"123456:ABC-DEF"`
+			Ref string `json:"token_ref" doc:"Where the master finds the token: the path of a file of mode 600, or env:NAME" example:"/home/ana/keys/shop-bot"`
 		}
 	}
 	actInput struct {
@@ -72,11 +72,11 @@ func (s *Server) fleetRoutes() {
 	answers(s, op(http.MethodGet, "/v1/instances/{id}", "get-instance", "Show an instance", "It is asked for nothing: see check."), func(_ context.Context, in *instanceInput) (task.Instance, error) {
 		return s.rooms.Fleet.Instance(in.ID)
 	})
-	answers(s, op(http.MethodPost, "/me/instances/claim", "claim-instance", "Claim an instance for a user", "It is set up within ten seconds. The same again changes nothing; what another user has claimed is a 409.", http.StatusConflict), func(ctx context.Context, in *with[wire.ClaimBody]) (task.Instance, error) {
+	answers(s, op(http.MethodPost, "/me/instances/claim", "claim-instance", "Claim an instance for a user", "It is set up within ten seconds. The same again changes nothing; what another user has claimed is a 409.", http.StatusConflict, http.StatusNotFound), func(ctx context.Context, in *with[wire.ClaimBody]) (task.Instance, error) {
 		return s.rooms.Fleet.Claim(ctx, in.Body.Instance, in.Body.User, in.Body.TgUser)
 	})
-	answers(s, op(http.MethodPost, "/v1/instances/{id}/bot", "set-bot", "Keep the token of an instance's bot", "It is kept in a file of mode 600 and written to the instance if that is claimed; no answer has it."), func(ctx context.Context, in *botInput) (task.Instance, error) {
-		return s.rooms.Fleet.SetBot(ctx, in.ID, in.Body.Token)
+	answers(s, op(http.MethodPost, "/v1/instances/{id}/bot", "set-bot", "Name the token of an instance's bot", "By a reference: the token itself is in no request and no answer. It is written to the instance if that is claimed."), func(ctx context.Context, in *botInput) (task.Instance, error) {
+		return s.rooms.Fleet.SetBot(ctx, in.ID, in.Body.Ref)
 	})
 	for _, act := range [][3]string{
 		{"check", "Ask an instance how it is", "As the job health_check does. One that does not answer is a 409 that says why."},
@@ -92,7 +92,7 @@ func (s *Server) fleetRoutes() {
 		list, err := s.rooms.Fleet.Servers()
 		return wire.ServersBody{Servers: list}, err
 	})
-	answers(s, op(http.MethodGet, adminPath+"job-runs", "admin-job-runs", "List how jobs and schedules went", "The newest first."), func(ctx context.Context, in *adminRunsInput) (out wire.AdminRunsBody, err error) {
+	answers(s, op(http.MethodGet, adminPath+"job-runs", "admin-job-runs", "List how jobs and schedules went", "The newest first.", http.StatusNotFound), func(ctx context.Context, in *adminRunsInput) (out wire.AdminRunsBody, err error) {
 		list, err := s.rooms.Schedules.JobRuns(ctx, in.Name, in.Limit)
 		out.Runs = []wire.AdminRun{}
 		for i := range list {
@@ -110,7 +110,6 @@ func (s *Server) fleetRoutes() {
 		return out, nil
 	})
 	answers(s, op(http.MethodPost, adminPath+"task-queue/{id}/retry", "admin-retry", "Queue a failed job again", "With all its attempts.", http.StatusConflict), func(ctx context.Context, in *aboutJob[*noBody]) (row wire.QueueRow, err error) {
-		defer s.rooms.Call()()
 		j, err := s.rooms.Jobs.Retry(ctx, in.ID)
 		if err == nil {
 			row = wire.QueueRowOf(&j, s.rooms.Fleet.Instance)

@@ -53,7 +53,6 @@ const maxJob = 1 << 20
 func (s *Server) jobRoutes() {
 	const path = "/v1/scheduler/jobs"
 	register(s, op(http.MethodPost, path, "enqueue-job", "Enqueue a due job", "201: it is new, and durable. 200: a job with its key exists already. Where no key is given, it is object_id:action:run_at. run_at must not be past.", http.StatusConflict).upTo(maxJob).alias(strings.TrimPrefix(path, "/v1")), func(ctx context.Context, in *with[jobs.Spec]) (*enqueueOutput, error) {
-		defer s.rooms.Call()()
 		job, isNew, err := s.rooms.Jobs.Enqueue(ctx, in.Body)
 		out := &enqueueOutput{Status: http.StatusOK, Location: path + "/" + url.PathEscape(job.ID), Body: job}
 		if isNew {
@@ -87,10 +86,7 @@ func (s *Server) jobRoutes() {
 
 // twice adds an operation about jobs, also without /v1 in its path.
 func twice[I, T any](s *Server, o operation, handler func(context.Context, *I) (T, error)) {
-	answers(s, o.upTo(maxJob).alias(strings.TrimPrefix(o.path, "/v1")), func(ctx context.Context, in *I) (T, error) {
-		defer s.rooms.Call()()
-		return handler(ctx, in)
-	})
+	answers(s, o.upTo(maxJob).alias(strings.TrimPrefix(o.path, "/v1")), handler)
 }
 
 // DueJobs returns the jobs that are at work, those that are due, and the newest dead letters, of each at most that many.

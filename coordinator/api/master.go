@@ -28,12 +28,12 @@ func (s *Server) monitorRoutes() {
 		out.Agents, out.PID, out.Background = notNull(out.Agents), h.PID, h.Background
 		return out, nil
 	}))
-	answers(s, op(http.MethodGet, "/v1/health", "health", "Show how the master is", "It answers whatever is wrong: status and lastError say what."), func(context.Context, *struct{}) (task.Health, error) { return s.rooms.Health(), nil })
+	answers(s, op(http.MethodGet, "/v1/health", "health", "Show how the master is", "It answers whatever is wrong: status and lastError say what.").watching(), func(context.Context, *struct{}) (task.Health, error) { return s.rooms.Health(), nil })
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { // also without a token: that the master answers, and whether on a port
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, "{\"status\":\"ok\",\"api_enabled\":%t}\n", s.port.Load() != nil) // the client may be gone
 	})
-	answers(s, op(http.MethodGet, "/v1/ready", "ready", "Report whether the master accepts tasks", "200 if it does. If it does not, 503 with the reason. Dispatch may be paused all the same.", http.StatusServiceUnavailable).alias("/ready"), func(context.Context, *struct{}) (readyBody, error) {
+	answers(s, op(http.MethodGet, "/v1/ready", "ready", "Report whether the master accepts tasks", "200 if it does. If it does not, 503 with the reason. Dispatch may be paused all the same.", http.StatusServiceUnavailable).alias("/ready").watching(), func(context.Context, *struct{}) (readyBody, error) {
 		if err := s.rooms.Unready(); err != nil {
 			why := wire.ProblemOf(err)
 			p := wire.NewProblem(http.StatusServiceUnavailable, why.Detail, why.Hint)
@@ -43,7 +43,7 @@ func (s *Server) monitorRoutes() {
 		paused, _ := s.rooms.Paused()
 		return readyBody{Ready: true, Paused: paused}, nil
 	})
-	register(s, op(http.MethodGet, "/v1/metrics", "metrics", "Show metrics for Prometheus", "Text of its format 0.0.4. Counters start at 0 with the master.").alias("/metrics"), func(ctx context.Context, _ *struct{}) (*textOutput, error) {
+	register(s, op(http.MethodGet, "/v1/metrics", "metrics", "Show metrics for Prometheus", "Text of its format 0.0.4. Counters start at 0 with the master.").alias("/metrics").watching(), func(ctx context.Context, _ *struct{}) (*textOutput, error) {
 		m, due := s.rooms.Metrics(), s.rooms.Jobs.Metrics()
 		m.Shared = s.sharedLately(ctx)
 		return &textOutput{ContentType: metrics.ContentType, Body: metrics.Text(&m, &due)}, nil

@@ -5,6 +5,8 @@ import (
 	"io"
 	"time"
 
+	"stint/coordinator/api/logs"
+	"stint/coordinator/api/web"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/session"
@@ -21,21 +23,16 @@ type Rooms struct {
 	Shared    Shared // nil: no database is configured
 }
 
-// Master is what a coordinator does for a server.
+// Master is what a coordinator does for a server, beside what others ask of it as well.
 type Master interface {
+	submitter
+	logs.Master
+	web.Master
+
 	// Tasks are accepted, shown and changed. A ref is an id, a unique piece of it, or @last.
 
-	// Submit makes a task durable. A spec whose id or idempotency key exists already returns the existing task.
-	Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error)
-	// SubmitOnce makes tasks durable in one batch: all of them, or none if one is wrong. key is
-	// the idempotency key of the list as a whole; "": it has none.
-	SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error)
 	// Preview returns what would be accepted and run for specs, and keeps nothing.
 	Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error)
-	// Task returns a whole task, with prompt and result.
-	Task(ctx context.Context, ref string) (state.Task, error)
-	// List returns tasks without their texts, newest first.
-	List(f state.Filter) []state.Task
 	// Rows is List for who writes the tasks down: encode is called for those that have ended, and what it
 	// makes is kept. It depends on the task alone, and must not call the master.
 	Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) ([]state.Row, error)
@@ -76,8 +73,6 @@ type Master interface {
 	// What is kept of the runs of tasks. A run is named by its id, a unique piece of it, or the
 	// number from 1 of one of the agent; "" is the last one.
 
-	// RunDir returns the directory of a run, which need not exist.
-	RunDir(runID string) string
 	// Runs returns all runs of a task, the oldest first.
 	Runs(ctx context.Context, ref string) ([]task.TaskRun, error)
 	// SentPrompt returns what the agent was sent in a run of a task.
@@ -90,9 +85,6 @@ type Master interface {
 
 	// What changes.
 
-	// Subscribe returns every change from now on, in order. The channel is closed
-	// when more than buffer of them wait, and by cancel.
-	Subscribe(buffer int) (changes <-chan *task.Change, cancel func())
 	// SubscribeAfter is Subscribe, and returns what was missed since a record; without changes where there is more of it.
 	SubscribeAfter(after uint64, buffer int) (missed []*task.Change, changes <-chan *task.Change, cancel func())
 
@@ -101,8 +93,6 @@ type Master interface {
 	Sessions() []state.Session
 	// Session returns a session and the last n messages of its transcript, or of those before a place; 0: all of them.
 	Session(ref string, before int64, n int) (state.Session, session.Page, error)
-	// Accounts returns the accounts that are known, in the order of their names.
-	Accounts() []state.AccountUse
 	// Usage adds up what runs have used.
 	Usage(ctx context.Context, q task.UsageQuery) ([]task.UsageRow, error)
 	// SearchMemory searches the notes of a workspace as for a task.
@@ -116,7 +106,7 @@ type Master interface {
 	Resume(ctx context.Context, by string) error
 	// Handover makes the master start nothing more, and end after its runs.
 	Handover(ctx context.Context) error
-	// Call keeps an idle master from ending, until end is called.
+	// Call keeps an idle master from ending, until end is called. A request is one call, unless it watches.
 	Call() (end func())
 
 	// The files that hold all tasks.
@@ -133,14 +123,11 @@ type Master interface {
 
 	// How the master is. Health is about the process, and Unready about tasks.
 
-	Health() task.Health
 	// Unready returns why no task is accepted just now; nil if tasks are.
 	Unready() error
 	Metrics() task.Metrics
 	// Findings returns what is wrong in the ledger.
 	Findings() []task.Finding
-	// Seq returns the number of the newest record.
-	Seq() uint64
 	// Paused reports whether dispatch is paused, and why.
 	Paused() (paused bool, reason string)
 	// Shortage returns what the machine lacks while tasks wait for it; nil if nothing.

@@ -39,7 +39,7 @@ func (s *Server) routes() {
 	s.fleetRoutes()
 	s.monitorRoutes()
 	s.browserRoutes()
-	s.mux.Handle("GET /{$}", &web.Site{
+	site := &web.Site{
 		Master: s.rooms, Agents: s.opts.Agents, Topics: s.opts.Topics, Rows: s.page, Shown: s.shown,
 		Shared: s.sharedLately,
 		Due: func(ctx context.Context) (due web.Due) {
@@ -51,6 +51,10 @@ func (s *Server) routes() {
 			return due
 		},
 		Fleet: s.rooms.Fleet,
+	}
+	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		defer s.rooms.Call()()
+		site.ServeHTTP(w, r)
 	})
 	s.mux.HandleFunc("GET /ui/{file}", web.ServeAsset)
 	s.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
@@ -99,6 +103,7 @@ type operation struct {
 	errors  []int  // statuses of errors that it has beside those that nearly all have
 	most    int64  // bytes of its body
 	also    string // another path, which the description leaves out; "": none
+	watches bool   // it is for who watches the master, and keeps no idle one from ending
 	in, out reflect.Type
 }
 
@@ -113,12 +118,18 @@ func (o operation) upTo(most int64) operation { o.most = most; return o }
 // alias adds a path that the description leaves out.
 func (o operation) alias(path string) operation { o.also = path; return o }
 
+// watching marks an operation that keeps no idle master from ending: who watches it asks all the time.
+func (o operation) watching() operation { o.watches = true; return o }
+
 // register adds an operation. Its handler returns errors of the master as they are.
 func register[I, O any](s *Server, o operation, handler func(context.Context, *I) (*O, error)) {
 	o.in, o.out = reflect.TypeFor[I](), reflect.TypeFor[O]()
 	s.operations = append(s.operations, o)
 	input := request.NewInput(o.in, o.most)
 	answer := func(w http.ResponseWriter, r *http.Request) {
+		if !o.watches {
+			defer s.rooms.Call()()
+		}
 		in := new(I)
 		if p := input.Read(w, r, in); p != nil {
 			p.Write(w)

@@ -26,7 +26,10 @@ type Shared interface {
 
 // A submitter is what [Master] and [Shared] have in common.
 type submitter interface {
+	// Submit makes a task durable. A spec whose id or idempotency key exists already returns the existing task.
 	Submit(ctx context.Context, spec task.TaskSpec) (state.Task, error)
+	// SubmitOnce makes tasks durable in one batch: all of them, or none if one is wrong. key is
+	// the idempotency key of the list as a whole; "": it has none.
 	SubmitOnce(ctx context.Context, key string, specs []task.TaskSpec) ([]state.Task, error)
 }
 

@@ -32,15 +32,11 @@ func newStream(w http.ResponseWriter, contentType string) *streamWriter {
 
 // A streamWriter sends what it is given without delay.
 type streamWriter struct {
-	w     http.ResponseWriter
-	rc    *http.ResponseController
-	limit time.Duration // that a reader may take for one piece; 0: as long as the listener lets it
+	w  http.ResponseWriter
+	rc *http.ResponseController
 }
 
 func (s *streamWriter) Write(p []byte) (int, error) {
-	if s.limit > 0 {
-		_ = s.rc.SetWriteDeadline(time.Now().Add(s.limit)) // not every writer has deadlines
-	}
 	n, err := s.w.Write(p)
 	if err == nil {
 		err = s.rc.Flush()

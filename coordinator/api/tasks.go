@@ -70,7 +70,7 @@ func (s *Server) taskRoutes() {
 		"An event `resync` says that it cannot be told what has changed: list anew. "+
 		"Whoever lists first gives the `Stint-Seq` of that answer as `after`, and misses nothing. "+
 		"A reader that is too slow is cut off, and comes back with Last-Event-ID. With Accept: application/jsonl each line is a change. "+
-		"With shared, all shared tasks that have not ended come first, and then those that a look each second finds changed; their seq is 0.", http.StatusConflict), s.events)
+		"With shared, all shared tasks that have not ended come first, and then those that a look each second finds changed; their seq is 0.", http.StatusConflict).watching(), s.events)
 	register(s, op(http.MethodGet, "/v1/tasks/{id}", "get-task", "Show a task", "With prompt, answer, files and findings. why says why it does not run.").alias("/tasks/{id}"), s.task)
 
 	register(s, op(http.MethodPatch, "/v1/tasks/{id}", "edit-task", "Change fields of a task that waits", "A JSON merge patch (RFC 7396): what it names is changed, null unsets, all of it or nothing. "+

@@ -27,7 +27,6 @@ import (
 // A task that waits for an iteration and passes ends without it. The error has CodeBusy if a run is at work
 // there, CodeInvalid if there is no command. When ctx ends, so does the command. by is who asks.
 func (d *Dispatcher) Verify(ctx context.Context, ref, by string) (task.CheckResult, error) {
-	defer d.tasks.Call()()
 	if d.tasks.IsShut() {
 		return task.CheckResult{}, d.tasks.StoppedError()
 	}

@@ -62,7 +62,7 @@ func (d *Dispatcher) fallBack() {
 	})
 }
 
-// appendAll appends the records of tasks that are due, if any are. trouble is what is logged if that fails.
+// appendAll appends the records that are due, if any are. trouble is what is logged if that fails.
 func (d *Dispatcher) appendAll(trouble string, due func(*fold.State) []*ledger.Record) {
 	if len(queue.Read(d.tasks, due)) == 0 {
 		return
@@ -232,16 +232,13 @@ func (d *Dispatcher) LookForMissing(ctx context.Context) {
 			if name := cmp.Or(known.Tool, a.Agent, a.Name); a.IsKeyless() && (d.tasks.Config.HasKey == nil || !d.tasks.Config.HasKey(name)) || a.IsMissing() && !d.Attempts.IsFound(name) {
 				continue
 			}
-			err := d.tasks.Update(context.Background(), func(st *fold.State, tx *ledger.Tx) error {
+			d.tasks.Config.Log.Info("what an agent lacked is back", "account", a.Name)
+			d.appendAll("the hold of an account could not be ended", func(st *fold.State) (records []*ledger.Record) {
 				if now := st.Account(a.Name); now.IsMissing() || now.IsKeyless() { // else it is another hold by now
-					tx.Append(task.AccountRecord(a.Name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
+					records = append(records, task.AccountRecord(a.Name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
 				}
-				return nil
+				return records
 			})
-			if err == nil {
-				d.tasks.Config.Log.Info("what an agent lacked is back", "account", a.Name)
-			}
-			d.tasks.TroubleUnlessStopped("the hold of an account could not be ended", err)
 		}
 	}
 }

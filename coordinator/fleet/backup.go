@@ -1,19 +1,14 @@
 package fleet
 
 import (
-	"archive/tar"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"stint/coordinator/task"
@@ -25,8 +20,8 @@ type Backup struct {
 	Dir    string                                      // has a directory for each
 	Keep   time.Duration                               // for how long
 	Verify func(ctx context.Context, dir string) error // reads a state directory as a master would
-	// Database returns the URL of the database, or of another one beside it, without a password, and variables that complete
-	// it, for PostgreSQL's programs; nil: there is none.
+	// Database returns the URL of the database, or of another one beside it, without a password, and the environment that
+	// completes it, for PostgreSQL's programs; nil: there is none.
 	Database func(other string) (url string, env []string, err error)
 }
 
@@ -37,9 +32,9 @@ const (
 	dumpName    = "database.dump" // in the format of pg_restore
 )
 
-// notBackedUp are the names in a state directory that a backup leaves out: secrets, what a master makes anew, and the
+// notBackedUp are the names in a state directory that a backup leaves out: a secret, what a master makes anew, and the
 // directories of runs, whose answers and ends the ledger has.
-var notBackedUp = []string{"token", "bots", "lock", "heartbeat.json", "runs", "master.log", "master.log.1"}
+var notBackedUp = []string{"token", "lock", "heartbeat.json", "runs", "master.log", "master.log.1"}
 
 // backUp is the job db_backup. A backup counts once it was restored, and until then has no name of its own.
 func (f *Fleet) backUp(ctx context.Context) (detail string, err error) {
@@ -59,31 +54,16 @@ func (f *Fleet) backUp(ctx context.Context) (detail string, err error) {
 		}
 	}
 	archive, restored := filepath.Join(whole, stateName), filepath.Join(partial, "restored")
-	err = pack(ctx, f.opts.Dir, b.Dir, archive)
-	if err == nil {
-		err = unpack(archive, restored)
-	}
-	if err == nil {
+	if err = f.pack(ctx, archive, restored); err == nil {
 		err = b.Verify(ctx, restored)
 	}
 	if err != nil {
 		return "", fmt.Errorf("the state directory was not backed up: %w", err)
 	}
-	if err := os.Rename(whole, dir); err != nil {
+	if err := cmp.Or(os.Rename(whole, dir), durable.OS.SyncDir(b.Dir)); err != nil {
 		return "", err
 	}
-	if err := durable.OS.SyncDir(b.Dir); err != nil {
-		return "", err
-	}
-	fi, err := os.Stat(filepath.Join(dir, stateName))
-	if err != nil {
-		return "", err
-	}
-	detail = fmt.Sprintf("%s, verified by restoring: state of %d KiB", dir, fi.Size()>>10)
-	if b.Database != nil {
-		detail += ", and the database"
-	}
-	return detail, f.dropOld(now)
+	return dir + ", verified by restoring", f.dropOld(now)
 }
 
 // dropOld removes backups that are older than those that are kept.
@@ -123,109 +103,36 @@ func (b *Backup) dump(ctx context.Context, file string) (err error) {
 func run(ctx context.Context, env []string, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	complaint := &bounded{most: maxAnswer}
-	cmd.Env, cmd.Stderr, cmd.WaitDelay = append(os.Environ(), env...), complaint, time.Second
+	cmd.Env, cmd.Stderr, cmd.WaitDelay = env, complaint, time.Second
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %s (%w)", program, cmp.Or(task.OneSentence(complaint.String(), maxComplain), "no word about it"), err)
 	}
 	return nil
 }
 
-// pack writes the state directory as a compressed archive, without where backups lie. tasks.md comes before the journal, which
-// is its superset then, as after a crash.
-func pack(ctx context.Context, state, backups, file string) (err error) {
-	out, err := durable.Open(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+// pack writes the state directory as an archive of tar(1), and restores it into a new directory. tasks.md comes first: the
+// journal is its superset then, as after a crash.
+func (f *Fleet) pack(ctx context.Context, file, restored string) error {
+	entries, err := os.ReadDir(f.opts.Dir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	zipped := gzip.NewWriter(out)
-	archive := tar.NewWriter(zipped)
-	for _, first := range []string{"tasks.md", "jobs.md"} {
-		if err := packOne(archive, filepath.Join(state, first), first); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+	args := []string{"-czf", file, "-C", f.opts.Dir, "./tasks.md", "./jobs.md"}
+	for _, e := range entries {
+		isLeftOut := slices.Contains(notBackedUp, e.Name()) || durable.IsTemp(e.Name()) || filepath.Join(f.opts.Dir, e.Name()) == f.opts.Backup.Dir
+		if name := "./" + e.Name(); !isLeftOut && !slices.Contains(args, name) && (e.IsDir() || e.Type().IsRegular()) {
+			args = append(args, name)
 		}
 	}
-	err = filepath.WalkDir(state, func(path string, d fs.DirEntry, err error) error {
-		rel, _ := filepath.Rel(state, path) // it is below it
-		isLeftOut := path == backups || slices.Contains(notBackedUp, rel) || strings.HasSuffix(rel, ".lock")
-		switch {
-		case errors.Is(err, fs.ErrNotExist) || rel == "." || rel == "tasks.md" || rel == "jobs.md": // gone meanwhile, or there already
-			return nil
-		case err != nil || ctx.Err() != nil:
-			return cmp.Or(err, ctx.Err())
-		case d.IsDir() && isLeftOut:
-			return fs.SkipDir
-		case d.IsDir():
-			return archive.WriteHeader(&tar.Header{Name: filepath.ToSlash(rel) + "/", Mode: int64(durable.DirMode)})
-		case isLeftOut || !d.Type().IsRegular() || durable.IsTemp(d.Name()):
-			return nil
-		}
-		if err := packOne(archive, path, rel); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	})
-	return errors.Join(err, archive.Close(), zipped.Close(), out.Sync())
-}
-
-// packOne adds a file to an archive.
-func packOne(archive *tar.Writer, path, rel string) error {
-	in, err := durable.Open(path, os.O_RDONLY, 0)
-	if err != nil {
-		return err
+	err = run(ctx, nil, "tar", args...)
+	if exit, _ := errors.AsType[*exec.ExitError](err); exit != nil && exit.ExitCode() == 1 {
+		err = nil // a file grew meanwhile: what was appended is of the next backup
 	}
-	defer func() { _ = in.Close() }() // only read from
-	fi, err := in.Stat()
-	if err != nil {
-		return err
+	if err == nil {
+		err = os.Mkdir(restored, durable.DirMode)
 	}
-	head, err := tar.FileInfoHeader(fi, "")
-	if err != nil {
-		return err
+	if err == nil {
+		err = run(ctx, nil, "tar", "-xzf", file, "-C", restored)
 	}
-	head.Name = filepath.ToSlash(rel)
-	if err := archive.WriteHeader(head); err != nil {
-		return err
-	}
-	_, err = io.CopyN(archive, in, fi.Size()) // what is appended meanwhile is of the next backup
 	return err
-}
-
-// unpack restores an archive of pack into a new directory.
-func unpack(file, dir string) (err error) {
-	in, err := durable.Open(file, os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }() // only read from
-	if err := os.Mkdir(dir, durable.DirMode); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	zipped, err := gzip.NewReader(in)
-	if err != nil {
-		return err
-	}
-	for archive := tar.NewReader(zipped); ; {
-		head, err := archive.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err == nil && strings.HasSuffix(head.Name, "/") {
-			err = root.MkdirAll(head.Name, durable.DirMode)
-		} else if err == nil {
-			var out *os.File
-			if out, err = root.OpenFile(head.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode); err == nil {
-				_, err = io.Copy(out, archive)
-				err = errors.Join(err, out.Close())
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
 }

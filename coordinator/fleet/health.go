@@ -46,13 +46,11 @@ func (f *Fleet) Instances() []task.Instance {
 
 func (f *Fleet) view(in *Instance, c state.Control) task.Instance {
 	v := task.Instance{
-		ID: in.ID, Server: in.Server, Service: in.Service, Gateway: shown(in.Gateway), User: c.User, TgUser: c.TgUser, ClaimedAt: c.ClaimedAt, Health: c.Health, FailCount: c.FailCount,
+		ID: in.ID, Server: in.Server, Service: in.Service, Gateway: shown(in.Gateway), User: c.User, TgUser: c.TgUser, ClaimedAt: c.ClaimedAt, BotRef: c.BotRef, Health: c.Health, FailCount: c.FailCount,
 	}
 	if v.Health == "" {
 		v.Health = unknownText
 	}
-	token, _ := f.botToken(in.ID)
-	v.HasBot = token != ""
 	f.mu.Lock()
 	v.CheckedAt, v.Detail = f.checks[in.ID].at, f.checks[in.ID].detail
 	f.mu.Unlock()

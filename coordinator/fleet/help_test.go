@@ -299,7 +299,15 @@ func newWorld(t testing.TB, change func(*Options), list ...Instance) *world {
 	must(t, err)
 	o := Options{
 		Dir: w.dir, IdleAfter: 7 * 24 * time.Hour, LiteLLM: LiteLLM{KeyRef: "admin", AlertBelow: 10}, Now: w.clock, Log: slog.New(slog.NewTextHandler(w, nil)),
-		Secret: func(ref string) (string, error) { return "sk-" + secret + "-" + ref, nil },
+		Secret: func(ref string) (string, error) {
+			switch ref {
+			case "none":
+				return "", os.ErrNotExist
+			case "bot":
+				return token, nil
+			}
+			return "sk-" + secret + "-" + ref, nil
+		},
 		Tell: func(kind, name, text string) {
 			w.all.Lock()
 			defer w.all.Unlock()

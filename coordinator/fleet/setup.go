@@ -8,16 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"stint/coordinator/task"
-	"stint/ledger/durable"
 	"stint/state"
 	"stint/state/jobs"
 )
@@ -42,28 +38,6 @@ Begin by asking, one question at a time:
 
 Write down what you were told where you keep your notes about the user, and remove this file then.
 `
-
-// botPath is where the token of an instance's bot is kept.
-func (f *Fleet) botPath(id string) string { return filepath.Join(f.opts.Dir, "bots", id) }
-
-// botToken returns the token of an instance's bot; "" if there is none.
-func (f *Fleet) botToken(id string) (string, error) {
-	text, err := durable.ReadFile(durable.OS, f.botPath(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	return strings.TrimSpace(string(text)), err
-}
-
-// BotTokens returns all tokens of bots that are kept in a state directory: they are secret.
-func BotTokens(dir string) (list []string) {
-	entries, _ := os.ReadDir(filepath.Join(dir, "bots"))
-	for _, e := range entries {
-		text, _ := durable.ReadFile(durable.OS, filepath.Join(dir, "bots", e.Name()))
-		list = append(list, strings.TrimSpace(string(text)))
-	}
-	return list
-}
 
 // Claim makes an instance a user's, and has it set up for him. What a user has claimed, nobody else can claim.
 func (f *Fleet) Claim(ctx context.Context, id, user, tgUser string) (task.Instance, error) {
@@ -91,27 +65,24 @@ func (f *Fleet) Claim(ctx context.Context, id, user, tgUser string) (task.Instan
 	return f.changed(id, err)
 }
 
-// SetBot keeps the token of an instance's bot, and has it written to the instance, if that is claimed.
-func (f *Fleet) SetBot(ctx context.Context, id, token string) (task.Instance, error) {
+// SetBot names the token of an instance's bot by a reference, and has it written to the instance, if that is claimed.
+func (f *Fleet) SetBot(ctx context.Context, id, ref string) (task.Instance, error) {
 	if _, err := f.instance(id); err != nil {
 		return task.Instance{}, err
 	}
-	if !botRule().MatchString(token) {
-		return task.Instance{}, task.Wrong("token", "copy it from @BotFather", "this is no token of a bot such as 123456:ABC-DEF")
+	token, err := f.opts.Secret(ref)
+	if err == nil && !botRule().MatchString(token) {
+		err = errors.New("what it names is no token of a bot such as 123456:ABC-DEF")
 	}
-	err := os.MkdirAll(filepath.Dir(f.botPath(id)), durable.DirMode)
-	if err == nil {
-		err = durable.WriteFile(durable.OS, f.botPath(id), []byte(token+"\n"))
+	if err != nil {
+		return task.Instance{}, task.Wrong("token_ref", "name a file of mode 600 that has the token of @BotFather, or env:NAME", "%v", err)
 	}
-	if err == nil {
-		now := f.opts.Now().UTC().Truncate(time.Millisecond)
-		err = f.change(ctx, id, func(c *state.Control) {
-			if c.User != "" {
-				c.InitAt = now
-			}
-		})
-	}
-	return f.changed(id, err)
+	now := f.opts.Now().UTC().Truncate(time.Millisecond)
+	return f.changed(id, f.change(ctx, id, func(c *state.Control) {
+		if c.BotRef = ref; c.User != "" {
+			c.InitAt = now
+		}
+	}))
 }
 
 // changed returns an instance after a change that may have an error.
@@ -239,10 +210,12 @@ func (f *Fleet) wanted(in *Instance, c *state.Control) (map[string]any, error) {
 		}
 	}
 	maps.Copy(want, in.Desired)
-	token, err := f.botToken(in.ID)
-	if want[botField] = token; token == "" {
+	if c.BotRef == "" {
 		maps.DeleteFunc(want, func(path string, _ any) bool { return strings.HasPrefix(path, "channels.") })
+		return want, nil
 	}
+	token, err := f.opts.Secret(c.BotRef)
+	want[botField] = token
 	return want, err
 }
 

@@ -131,8 +131,7 @@ func (c *Counters) name(name string) string {
 	return name
 }
 
-// Metrics returns the master's metrics. It costs about the same however many tasks there
-// are, and does not keep an idle master from ending.
+// Metrics returns the master's metrics. It costs about the same however many tasks there are.
 func (q *Query) Metrics() task.Metrics {
 	now := q.tasks.Config.Now()
 	m := task.Metrics{

@@ -15,7 +15,6 @@ import (
 // Preview returns what Submit would accept, or why it would not, and what would be run
 // then; see [admission.Admission.Foresee]. Nothing is kept, and no agent is started.
 func (q *Query) Preview(ctx context.Context, specs []task.TaskSpec, isList bool) ([]task.TaskPreview, error) {
-	defer q.tasks.Call()()
 	return q.admission.Foresee(ctx, specs, isList, func(p *task.TaskPreview, s *task.TaskSpec, begun bool) error {
 		return q.previewRun(ctx, p, s, begun)
 	})
@@ -108,7 +107,6 @@ var errForeignNotes = &task.Error{
 // SearchMemory searches the notes of a workspace as for a task, and changes nothing. A run may ask for what
 // its own task's workspace has, and what is below it. The error is an *Error where the query is wrong.
 func (q *Query) SearchMemory(ctx context.Context, m task.MemoryQuery) (task.MemoryResult, error) {
-	defer q.tasks.Call()()
 	if err := task.CheckPrompt(m.Prompt); err != nil {
 		return task.MemoryResult{}, err
 	}

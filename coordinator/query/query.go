@@ -52,7 +52,6 @@ func New(s *queue.Store, adm *admission.Admission, a *attempt.Attempts, live Liv
 // Task returns the whole task that ref stands for: an id, any unique piece of one,
 // or @last. If its run just ended, Task waits for the last event of the run's log, briefly.
 func (q *Query) Task(ctx context.Context, ref string) (state.Task, error) {
-	defer q.tasks.Call()()
 	id, err := q.tasks.Find(ref)
 	if err != nil {
 		return state.Task{}, err
@@ -66,7 +65,6 @@ func (q *Query) Task(ctx context.Context, ref string) (state.Task, error) {
 
 // List returns tasks, newest first, without prompts and results.
 func (q *Query) List(f state.Filter) []state.Task {
-	defer q.tasks.Call()()
 	return q.list(func(st *fold.State) ([]state.Task, error) { return st.List(f) })
 }
 
@@ -82,7 +80,6 @@ func (q *Query) list(read func(*fold.State) ([]state.Task, error)) (tasks []stat
 // Rows is List for who writes the tasks down; see [fold.State.Rows]. encode must not call the
 // coordinator. The error has CodeInvalid if f.Before is no place in this list.
 func (q *Query) Rows(f state.Filter, encode func(*state.Task) ([]byte, error)) (rows []state.Row, err error) {
-	defer q.tasks.Call()()
 	q.tasks.View(func(st *fold.State) {
 		if f.Before > st.Seq() {
 			err = task.BadCursor("it is from another list")
@@ -110,7 +107,6 @@ func (q *Query) Why(ref string) (string, error) {
 
 // Waits returns what the task of that id waits for in a few words, "" if for nothing, and what Why returns.
 func (q *Query) Waits(id string) (short, why string) {
-	defer q.tasks.Call()()
 	now := q.tasks.Config.Now()
 	lim := q.live.Limits()
 	q.tasks.View(func(st *fold.State) { short, why = st.Waits(id, now, lim) })
@@ -119,7 +115,6 @@ func (q *Query) Waits(id string) (short, why string) {
 
 // Wait returns when the task has ended, with the whole task.
 func (q *Query) Wait(ctx context.Context, ref string) (state.Task, error) {
-	defer q.tasks.Call()()
 	id, err := q.tasks.Find(ref)
 	if err != nil {
 		return state.Task{}, err
@@ -129,7 +124,6 @@ func (q *Query) Wait(ctx context.Context, ref string) (state.Task, error) {
 
 // Raw returns the records of a task as they stand in the journal.
 func (q *Query) Raw(_ context.Context, ref string) (out []byte, err error) {
-	defer q.tasks.Call()()
 	id, err := q.tasks.Find(ref)
 	if err != nil {
 		return nil, err
@@ -155,7 +149,6 @@ func (q *Query) Raw(_ context.Context, ref string) (out []byte, err error) {
 
 // Sessions returns the current sessions, newest first.
 func (q *Query) Sessions() []state.Session {
-	defer q.tasks.Call()()
 	return queue.Read(q.tasks, (*fold.State).Sessions)
 }
 
@@ -183,13 +176,11 @@ func (q *Query) Session(ref string, before int64, n int) (state.Session, session
 // Queue returns the tasks that wait in the lane of that key, in the order in which they will run, without
 // prompts and results but with titles.
 func (q *Query) Queue(key string) []state.Task {
-	defer q.tasks.Call()()
 	return q.list(func(st *fold.State) ([]state.Task, error) { return st.Queue(key) })
 }
 
 // Runs returns all runs of a task, the oldest first, as far as its records tell of them.
 func (q *Query) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
-	defer q.tasks.Call()()
 	id, err := q.tasks.Find(ref)
 	if err != nil {
 		return nil, err
@@ -200,7 +191,7 @@ func (q *Query) Runs(_ context.Context, ref string) ([]task.TaskRun, error) {
 
 // Accounts returns the accounts that are known, by name: those that are configured, with the default one of each
 // agent, and those of control records and of tasks that run or wait. What they log in with is nowhere in the
-// ledger. To ask does not keep an idle master from ending.
+// ledger.
 func (q *Query) Accounts() []state.AccountUse {
 	accounts := q.tasks.AccountsNow()
 	list := state.WithConfigured(queue.Read(q.tasks, (*fold.State).Accounts), accounts.List)
@@ -223,18 +214,8 @@ func (q *Query) TaskRecord(id string) (task.TaskRecord, error) {
 	return queue.TaskRecord(q.tasks.Config.StateDir, id, q.tasks.View)
 }
 
-// TwinOf returns the task that has that idempotency key; ok is false if none has.
-func (q *Query) TwinOf(key string) (t state.Task, ok bool) {
-	q.tasks.View(func(st *fold.State) {
-		var id string
-		if id, ok = st.ByIdempotencyKey(key); ok {
-			var err error
-			t, err = q.tasks.WholeIn(st, id) // one that has ended has its run there alone
-			ok = err == nil
-		}
-	})
-	return t, ok
-}
+// TwinOf returns the task that has that idempotency key; see [admission.Admission.Fired].
+func (q *Query) TwinOf(key string) (t state.Task, ok bool) { return q.admission.Fired(key) }
 
 // Live returns when the agent of a running task last put something out, or when its run began if it has not yet; what the run
 // does now, nil if that is not known; and whether the run has ended, and its result waits until a save of tasks.md is settled.

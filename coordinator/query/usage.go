@@ -125,7 +125,6 @@ func addUp(q task.UsageQuery, each func(add func(...fold.Used)) error) ([]task.U
 
 // Usage is ReadUsage of the master's own files, which it reads if the sums that it has do not answer.
 func (q *Query) Usage(ctx context.Context, by task.UsageQuery) ([]task.UsageRow, error) {
-	defer q.tasks.Call()()
 	var list []fold.Used
 	isKnown := isSummed(by)
 	q.tasks.View(func(st *fold.State) {

@@ -205,11 +205,7 @@ func EachRuns(st *fold.State, dir string, f func(runs []state.Run) error) error 
 				continue // brought back, or moved out since the journal was read
 			}
 		}
-		sec, err := archive.ReadRecord(nil, dir, e)
-		if err != nil {
-			return err
-		}
-		runs, err := fold.RunsOf(sec)
+		_, runs, err := ReadArchived(dir, e)
 		if err == nil {
 			err = f(runs)
 		}

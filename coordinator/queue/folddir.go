@@ -25,20 +25,12 @@ func FoldDir(ctx context.Context, dir string) (*fold.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	return FoldJournal(ctx, data, entries, nil)
-}
-
-// FoldJournal folds the index of an archive, and the records of a journal for which take returns
-// true; nil: all. It ends with ctx, whose cause the error is then.
-func FoldJournal(ctx context.Context, data []byte, entries []ledger.ArchiveEntry, take func(*ledger.Section) bool) (*fold.State, error) {
 	st := fold.New(BytesReader(data))
 	for _, e := range entries {
 		st.Archive(e)
 	}
 	ledger.CheckJournal(data, func(s *ledger.Section) bool {
-		if take == nil || take(s) {
-			_ = st.Apply(s) // what the fold refuses has no effect, here as there
-		}
+		_ = st.Apply(s) // what the fold refuses has no effect, here as there
 		return ctx.Err() == nil
 	})
 	return st, context.Cause(ctx)
@@ -117,8 +109,7 @@ func ReadArchived(dir string, e ledger.ArchiveEntry) (t state.Task, ended []stat
 		return t, nil, err
 	}
 	t.Archived = e.File
-	ended, err = fold.RunsOf(s)
-	return t, ended, err
+	return t, state.RunsAfter(nil, &state.Task{}, &t, s), nil
 }
 
 // joinRuns puts together what the steps of a task tell and what the agents' runs have used. The agent's have the

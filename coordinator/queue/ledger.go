@@ -10,7 +10,6 @@ import (
 
 	"stint/coordinator/task"
 	"stint/ledger"
-	"stint/ledger/journal"
 	"stint/ledger/reconcile"
 	"stint/state/explain"
 	"stint/state/fold"
@@ -25,7 +24,6 @@ func (s *Store) Compact(ctx context.Context, olderThan time.Duration, dryRun, ke
 
 // compact is Compact if nobody else has saved tasks.md for so long.
 func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun, keepFailed bool, quiet time.Duration) (ledger.CompactReport, error) {
-	defer s.Call()()
 	if olderThan < 0 {
 		return ledger.CompactReport{}, task.Invalid("write for example 30d, 12h or 0", "tasks cannot be older than %s", olderThan)
 	}
@@ -33,12 +31,11 @@ func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun, ke
 	r, err := s.Store.Compact(ctx, dryRun, quiet, func(st *fold.State, out func(ledger.Moved) error) (ledger.Keep, error) {
 		return st.Compact(before, keepFailed, out)
 	})
-	var refused *journal.RefusedError
-	if errors.As(err, &refused) {
-		return r, &task.Error{Code: task.CodeConflict, Message: "the ledger was not compacted: " + refused.Why, Hint: cmp.Or(refused.Hint, "try again")}
-	}
 	if err = s.errorOf(err); errors.Is(err, syscall.ENOSPC) { // on the way to a smaller file there is a second one
 		return r, &task.Error{Code: task.CodeFull, Message: "the ledger was not compacted: " + err.Error(), Hint: "make room and try again"}
+	}
+	if own, ok := errors.AsType[*task.Error](err); ok && own.Code == task.CodeConflict {
+		return r, task.Conflict(cmp.Or(own.Hint, "try again"), "the ledger was not compacted: %s", own.Message)
 	}
 	if err != nil {
 		return r, err
@@ -102,16 +99,9 @@ func Homeless(s *fold.State, root string) (list []task.Finding) {
 // Reconcile takes over tasks.md now, without waiting for the watch to see that it
 // was saved. With accept it also takes what is quarantined as the work of a formatter.
 func (s *Store) Reconcile(ctx context.Context, accept bool) (task.Reconciled, error) {
-	defer s.Call()()
 	r, err := s.Store.Reconcile(ctx, accept)
-	var refused *journal.RefusedError
-	switch {
-	case errors.Is(err, journal.ErrClosed):
-		return task.Reconciled{}, s.StoppedError()
-	case errors.As(err, &refused):
-		return task.Reconciled{}, &task.Error{Code: task.CodeConflict, Message: refused.Why, Hint: refused.Hint}
-	case err != nil:
-		return task.Reconciled{}, err
+	if err != nil {
+		return task.Reconciled{}, s.errorOf(err)
 	}
 	t := ReconciledOf(r)
 	t.Findings = s.Findings()

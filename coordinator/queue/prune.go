@@ -26,7 +26,6 @@ import (
 // oldest until all together is no larger than configured; but nothing of a task that has not ended, and no
 // session that can be resumed. With dryRun it only says what it would do. No record tells of it.
 func (s *Store) Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (r task.Pruned, err error) {
-	defer s.Call()()
 	now, most := s.Config.Now(), s.Config.RetentionSize
 	all, err := s.leftovers(ctx, now)
 	for _, l := range all {

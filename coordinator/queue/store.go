@@ -191,7 +191,10 @@ func (s *Store) Exclusive(ctx context.Context, f func(*fold.State, *ledger.Tx) e
 }
 
 func (s *Store) errorOf(err error) error {
+	refused, isRefused := errors.AsType[*journal.RefusedError](err)
 	switch {
+	case isRefused:
+		return &task.Error{Code: task.CodeConflict, Message: refused.Why, Hint: refused.Hint}
 	case errors.Is(err, journal.ErrFull):
 		return s.FullError()
 	case errors.Is(err, journal.ErrClosed):

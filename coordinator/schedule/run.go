@@ -469,7 +469,6 @@ func (r *Runner) named(name string) (s Schedule, err error) {
 // it, from now on. It returns the schedule as it is then. at is now, if it is not left out; who sends a request again
 // sends the same, by which a firing is known.
 func (r *Runner) ActOnSchedule(ctx context.Context, name, act string, at time.Time) (task.Schedule, error) {
-	defer r.room.Call()()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, err := r.named(name)
@@ -504,7 +503,6 @@ func (r *Runner) ActOnSchedule(ctx context.Context, name, act string, at time.Ti
 
 // Schedules returns all schedules. With an error, which says what is wrong in the configuration, they are those of before.
 func (r *Runner) Schedules(ctx context.Context) ([]task.Schedule, error) {
-	defer r.room.Call()()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list, err := r.opts.List()
@@ -523,7 +521,6 @@ func (r *Runner) Schedules(ctx context.Context) ([]task.Schedule, error) {
 
 // JobRuns returns the firings of a schedule, or of all (""), that have ended or were skipped, the newest first.
 func (r *Runner) JobRuns(ctx context.Context, name string, most int) ([]task.JobRun, error) {
-	defer r.room.Call()()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if name != "" {

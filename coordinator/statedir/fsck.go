@@ -157,8 +157,13 @@ func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled 
 	if c.book != nil && files == ledger.TaskFiles {
 		c.Records = records
 		c.fault(KindWaits, queue.Homeless(c.book.tasks, root)...)
-		for _, of := range c.book.tasks.AfterNobody() { // what waits for what there is not
-			c.fault(KindWaits, task.Finding{File: ledger.TasksName, Message: "task " + of[0] + ": " + explain.AfterNobody(of[1])})
+		for _, id := range c.book.tasks.OpenIDs() { // what waits for what there is not
+			t, _ := c.book.tasks.Peek(id)
+			for _, before := range t.After {
+				if t.Status == state.Queued && c.book.tasks.Number(before) == 0 {
+					c.fault(KindWaits, task.Finding{File: ledger.TasksName, Message: "task " + id + ": " + explain.AfterNobody(before)})
+				}
+			}
 		}
 	}
 	return c.settled

@@ -36,18 +36,17 @@ func ReadSnapshot(ctx context.Context, dir string, upTo uint64) (*Snapshot, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &Snapshot{dir: dir, later: map[string]bool{}}
-	c.state, err = queue.FoldJournal(ctx, data, archive, func(s *ledger.Section) bool {
+	c := &Snapshot{dir: dir, later: map[string]bool{}, state: newBook(ledger.TaskFiles, queue.BytesReader(data), archive).tasks}
+	ledger.CheckJournal(data, func(s *ledger.Section) bool {
 		if upTo == 0 || s.Seq <= upTo {
 			c.seq = max(c.seq, s.Seq)
-			return true
-		}
-		if s.Kind == ledger.KindTask || s.Kind == ledger.KindControl {
+			_ = c.state.Apply(s) // what the fold refuses has no effect, here as there
+		} else if s.Kind == ledger.KindTask || s.Kind == ledger.KindControl {
 			c.later[string(s.ID)] = true
 		}
-		return false
+		return ctx.Err() == nil
 	})
-	return c, err
+	return c, context.Cause(ctx)
 }
 
 // Seq returns the number of the last record that is in the copy.

@@ -12,7 +12,7 @@ type Instance struct {
 	User      string    `json:"user_id,omitempty" doc:"Who has claimed it" example:"ana"`
 	TgUser    string    `json:"tg_user_id,omitempty" doc:"Id of that user at Telegram" example:"123456789"`
 	ClaimedAt time.Time `json:"claimed_at,omitzero" doc:"When it was claimed" example:"2026-11-29T09:00:00Z"`
-	HasBot    bool      `json:"has_bot" doc:"Whether a token of a bot is kept for it" example:"true"`
+	BotRef    string    `json:"bot_ref,omitempty" doc:"Where the token of its bot is: a file, or env:NAME" example:"/home/ana/keys/shop-bot"`
 	Health    string    `json:"health" enum:"unknown,running,failed,idle" doc:"How it was when it was checked last" example:"running"`
 	FailCount int       `json:"fail_count" doc:"Checks that failed since the last one that did not" example:"0"`
 	CheckedAt time.Time `json:"checked_at,omitzero" doc:"When this master checked it last" example:"2026-11-29T09:05:00Z"`

@@ -47,13 +47,10 @@ func (s *State) CompactedSize(before time.Time, size int64) (left int64) {
 		if e.Kept != table.InJournal || s.movesOut(e, before, false) {
 			continue
 		}
-		first := e.Last
-		for s.refs.At(first).prev != 0 {
-			first = s.refs.At(first).prev
-		}
-		left += s.recordSize(e.Last, size)
-		if first != e.Last {
-			left += s.recordSize(first, size)
+		for r := e.Last; r != 0; r = s.refs.At(r).prev {
+			if r == e.Last || s.refs.At(r).prev == 0 {
+				left += s.recordSize(r, size)
+			}
 		}
 	}
 	return left

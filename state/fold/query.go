@@ -342,12 +342,3 @@ func (s *State) readRuns(n uint32, k state.Keep) (state.Task, []state.Run, error
 	}
 	return t.Task, runs, nil
 }
-
-// RunsOf returns the runs of a task that has one record alone.
-func RunsOf(sec *ledger.Section) ([]state.Run, error) {
-	t, err := TaskOf(sec)
-	if err != nil {
-		return nil, err
-	}
-	return state.RunsAfter(nil, &state.Task{}, &t, sec), nil
-}

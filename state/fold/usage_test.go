@@ -128,3 +128,12 @@ func toldUsage(j *journal, moved map[string]ledger.Record) usage {
 	}
 	return u
 }
+
+// RunsOf returns the runs of a task that has one record alone, as who reads the archive has them.
+func RunsOf(sec *ledger.Section) ([]state.Run, error) {
+	t, err := TaskOf(sec)
+	if err != nil {
+		return nil, err
+	}
+	return state.RunsAfter(nil, &state.Task{}, &t, sec), nil
+}

@@ -347,19 +347,6 @@ func (d *dependants) noteAfter(n uint32, before, now []string) {
 	}
 }
 
-// AfterNobody returns the queued tasks that come after one that is not there, each with that one.
-func (s *Queues) AfterNobody() (list [][2]string) {
-	for id, tasks := range s.after.of {
-		for _, n := range tasks {
-			if s.Number(id) == 0 && s.live[n].is(state.Queued) {
-				list = append(list, [2]string{s.ID(n), id})
-			}
-		}
-	}
-	slices.SortFunc(list, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
-	return list
-}
-
 // BlockedByDependency returns the queued tasks that come after one that has ended otherwise than done, or after another of the
 // list, which is then before them. They can never run. Those whose afterPolicy is any are not among them, nor are those on
 // hold: a person looks after them. A call costs nothing when nothing has changed.

@@ -15,14 +15,15 @@ import (
 	"stint/coordinator/agent"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
+	"stint/state"
 )
 
 // CLI implements [agent.Adapter]. A probe starts claude twice, offline, and takes some 250 ms.
 func (c *Agent) CLI() *agent.CLI {
-	bin := cmp.Or(c.Bin, "claude")
+	bin := state.ShellQuote(cmp.Or(c.Bin, "claude"))
 	return &agent.CLI{
 		Find: c.find, Version: c.Version, Login: c.login, Tested: versions,
-		LogIn: agent.CommandLine(bin, "auth", "login"), Resume: agent.CommandLine(bin, "--resume"),
+		LogIn: bin + " auth login", Resume: bin + " --resume",
 		Home:   agent.HomeOf(c.Env, "CLAUDE_CONFIG_DIR", ".claude"),
 		NoHome: agent.Problem{Text: "claude cannot write its home, and then silently saves no session, so that none can be resumed"},
 	}

@@ -283,7 +283,8 @@ var phrases = []struct {
 // classOf returns the class of an error that codex itself reported.
 func classOf(msg string) state.Class {
 	if m := httpStatus().FindStringSubmatch(msg); m != nil {
-		return agent.StatusClass(number(m[1]))
+		status, _ := strconv.Atoi(m[1]) // three digits
+		return agent.StatusClass(status)
 	}
 	low := strings.ToLower(msg)
 	if strings.HasPrefix(low, "{") {
@@ -303,7 +304,7 @@ func classOf(msg string) state.Class {
 }
 
 var (
-	againAt = lazy.Regexp(`(?i)try again at (?:([a-z]{3}) (\d{1,2})(?:st|nd|rd|th)?, (\d{4}) )?(\d{1,2}):(\d{2}) ([ap])m`)
+	againAt = lazy.Regexp(`(?i)try again at (?:([a-z]{3} \d{1,2})(?:st|nd|rd|th)?(, \d{4} ))?(\d{1,2}:\d{2} [ap]m)`)
 	againIn = lazy.Regexp(`(?i)try again in ((?:(?:and )?(?:\d+(?:\.\d+)?|less than a|an|a) ?[a-z]+[, ]*)+)`)
 	amount  = lazy.Regexp(`(?i)(\d+(?:\.\d+)?|less than a|\ban?\b) ?([a-z]+)`)
 )
@@ -322,7 +323,7 @@ var units = map[string]time.Duration{
 // 1.9s". The zero time says that it does not say.
 func retryAt(msg string, now time.Time) time.Time {
 	if m := againAt().FindStringSubmatch(msg); m != nil {
-		return clockTime(m, now)
+		return clockTime(m[1]+m[2], strings.ToUpper(m[3]), now)
 	}
 	m := againIn().FindStringSubmatch(msg)
 	if m == nil {
@@ -339,26 +340,19 @@ func retryAt(msg string, now time.Time) time.Time {
 	return agent.After(now, wait)
 }
 
-func clockTime(m []string, now time.Time) time.Time {
-	hour, minute := number(m[4])%12, number(m[5])
-	if strings.EqualFold(m[6], "p") {
-		hour += 12
+// clockTime returns that time of a day, or, without one, when the clock shows it next; the zero time if there is none.
+func clockTime(day, clock string, now time.Time) time.Time {
+	if day != "" {
+		at, _ := time.ParseInLocation("Jan 2, 2006 3:04 PM", day+clock, now.Location()) // else it is the zero time
+		return at
 	}
-	if m[1] != "" {
-		month, err := time.Parse("Jan", m[1])
-		if err != nil {
-			return time.Time{}
-		}
-		return time.Date(number(m[3]), month.Month(), number(m[2]), hour, minute, 0, 0, now.Location())
+	c, err := time.Parse("3:04 PM", clock)
+	if err != nil {
+		return time.Time{}
 	}
-	at := time.Date(now.Year(), now.Month(), now.Day(), hour, minute, 0, 0, now.Location())
+	at := time.Date(now.Year(), now.Month(), now.Day(), c.Hour(), c.Minute(), 0, 0, now.Location())
 	if at.Before(now.Add(-time.Minute)) { // tomorrow; a few seconds ago means now
-		at = time.Date(now.Year(), now.Month(), now.Day()+1, hour, minute, 0, 0, now.Location())
+		at = time.Date(now.Year(), now.Month(), now.Day()+1, c.Hour(), c.Minute(), 0, 0, now.Location())
 	}
 	return at
-}
-
-func number(s string) int {
-	n, _ := strconv.Atoi(s) // the pattern has only few of them
-	return n
 }

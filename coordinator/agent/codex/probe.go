@@ -28,13 +28,13 @@ import (
 
 // CLI implements [agent.Adapter]. A probe starts codex twice, offline, and takes some 30 ms; a closer look takes up to some seconds.
 func (c *Agent) CLI() *agent.CLI {
-	bin, homeIn := cmp.Or(c.Bin, "codex"), ""
+	bin, homeIn := state.ShellQuote(cmp.Or(c.Bin, "codex")), ""
 	if task.LookupEnv(c.Env, "CODEX_HOME") != "" {
 		homeIn = "CODEX_HOME"
 	}
 	return &agent.CLI{
 		HomeIn: homeIn, Find: c.find, Version: c.Version, Login: c.login, Tested: versions, More: c.sandboxProblem,
-		LogIn: agent.CommandLine(bin, "login"), Resume: agent.CommandLine(bin, "resume"),
+		LogIn: bin + " login", Resume: bin + " resume",
 		Home: c.home(), NoHome: agent.Problem{Text: "codex cannot write its home", Fatal: true},
 	}
 }

@@ -41,15 +41,11 @@ func (d *Agent) Plan(turn task.Turn) task.Plan { return agent.PlanOf(d.spec(turn
 // spec returns what a turn starts, or the outcome of one that cannot start.
 func (d Agent) spec(turn task.Turn) (gate.Spec, *task.Outcome) {
 	d.Use(turn)
-	var argv []string
-	_, out := agent.Begin("the demo agent", turn, func() (_ string, err error) {
-		argv, err = hold.SelfBelow()
-		return "", err
-	})
+	bin, out := agent.Begin("the demo agent", turn, hold.SelfBelow)
 	if out != nil {
 		return gate.Spec{}, out
 	}
-	argv = agent.Options(append(argv, Command, "exec", "--json"), "-C", turn.Workspace, "--output-schema", turn.Schema, "resume", turn.Session)
+	argv := agent.Options([]string{bin, Command, "exec", "--json"}, "-C", turn.Workspace, "--output-schema", turn.Schema, "resume", turn.Session)
 	return gate.Spec{Turn: turn, Argv: append(argv, "-"), Env: d.AgentEnv(turn, envHome+"="+d.Home)}, nil
 }
 

@@ -99,7 +99,11 @@ func (d *demo) do(w directive) (*ending, error) {
 		return nil, nil
 	}
 	if first {
-		if again, err := d.again(name); again || err != nil {
+		err := os.Mkdir(filepath.Join(d.home, w.name+"-"+url.QueryEscape(d.env(agent.EnvTaskID))), durable.DirMode)
+		if errors.Is(err, os.ErrExist) { // it happened to this task before
+			return nil, nil
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -108,15 +112,6 @@ func (d *demo) do(w directive) (*ending, error) {
 		return &ending{1, fmt.Sprintf("You’ve hit your usage limit. Try again in %v.", wait)}, err
 	}
 	return &end, nil
-}
-
-// again reports whether that happened to this task before, and notes that it happens now.
-func (d *demo) again(name string) (bool, error) {
-	err := os.Mkdir(filepath.Join(d.home, name+"-first-"+url.QueryEscape(d.env(agent.EnvTaskID))), durable.DirMode)
-	if errors.Is(err, os.ErrExist) {
-		return true, nil
-	}
-	return false, err
 }
 
 // writeFile writes below the workspace and nowhere else.

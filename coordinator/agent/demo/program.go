@@ -275,12 +275,7 @@ func (d *demo) item(kind string, e event) {
 }
 
 func (d *demo) log(what string) error {
-	f, err := durable.Open(filepath.Join(d.home, "log.jsonl"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, durable.FileMode)
-	if err != nil {
-		return err
-	}
-	err = json.NewEncoder(f).Encode(event{
+	return durable.AppendLine(durable.OS, filepath.Join(d.home, "log.jsonl"), event{
 		"event": what, "task": d.env(agent.EnvTaskID), "run": d.env(agent.EnvRunID), "pid": os.Getpid(), "time": time.Now().UnixNano(), // ns
-	})
-	return errors.Join(err, f.Close())
+	}, false)
 }

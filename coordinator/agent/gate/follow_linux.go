@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"stint/coordinator/task"
 )
 
 // followPause is how long writes are gathered after one was told of: what chatty agents cost does not grow with their number.
@@ -68,18 +70,11 @@ func (f *follower) read(events *os.File) {
 		for p := buf[:n]; len(p) >= unix.SizeofInotifyEvent; p = p[unix.SizeofInotifyEvent:] { // of a file there is no name
 			if binary.NativeEndian.Uint32(p[4:])&unix.IN_Q_OVERFLOW != 0 { // of whom, nobody knows
 				for _, told := range f.runs {
-					tell(told)
+					task.Wake(told)
 				}
 			}
-			tell(f.runs[int(binary.NativeEndian.Uint32(p))])
+			task.Wake(f.runs[int(binary.NativeEndian.Uint32(p))]) // or nobody, any more
 		}
 		f.mu.Unlock()
-	}
-}
-
-func tell(told chan struct{}) {
-	select {
-	case told <- struct{}{}:
-	default: // not yet looked at, or nobody's any more
 	}
 }

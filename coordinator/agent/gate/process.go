@@ -139,11 +139,11 @@ func (v *Supervisor) begin(s Spec, stdin *os.File) (_ *gateProc, err error) {
 func (v *Supervisor) startGate(s Spec, files []*os.File, stderr *os.File) (*gateProc, error) {
 	argv := v.Self
 	if len(argv) == 0 {
-		var err error
-		if argv, err = gateCommand(); err != nil {
+		path, err := gatePath()
+		if err != nil {
 			return nil, err
 		}
-		argv = append(argv, "gate")
+		argv = []string{path, "gate"}
 	}
 	controlR, controlW, err := os.Pipe()
 	if err != nil {

@@ -36,12 +36,12 @@ func FindProgram() error {
 	return err
 }
 
-// gateCommand returns what starts a gate: the program beside this one, or this one.
-func gateCommand() ([]string, error) {
+// gatePath returns what starts a gate: the program beside this one, or this one.
+func gatePath() (string, error) {
 	if p, _ := own(); p != nil && p.unchanged() {
-		return []string{p.path()}, nil
+		return p.path(), nil
 	}
-	return hold.SelfCommand()
+	return hold.SelfPath()
 }
 
 // findProgram opens a gate that nobody but the user and root can have written, and asks what it is made of. That

@@ -14,4 +14,4 @@ func (follower) follow(...*output) (<-chan struct{}, func(), error) { return nil
 // FindProgram finds none: only Linux starts the very file that was looked at.
 func FindProgram() error { return nil }
 
-func gateCommand() ([]string, error) { return hold.SelfCommand() }
+func gatePath() (string, error) { return hold.SelfPath() }

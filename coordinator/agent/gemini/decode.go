@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +23,7 @@ type decoder struct {
 	spoke   bool            // the model has begun to answer
 	text    strings.Builder // the pieces of the message that is being said
 	warning string          // the last error event
-	retry   string          // the last error on stderr, after which gemini tries again
+	retry   agent.Verdict   // the last error on stderr, after which gemini tries again
 	failure string          // message of the result
 	uses    map[string]toolUse
 }
@@ -140,9 +139,11 @@ func (d *decoder) use(e *event) {
 // Aside takes a line of stderr, where alone gemini tells that it tries a request again.
 func (d *decoder) Aside(b []byte) {
 	if m := retryLine().FindSubmatch(b); m != nil {
-		d.Retrying, d.retry = true, agent.CutText(strings.TrimSpace(string(b)), agent.MaxError)
-		text := d.retry
-		if len(m[1]) == 0 { // there was no answer
+		text := agent.CutText(strings.TrimSpace(string(b)), agent.MaxError)
+		d.Retrying, d.retry = true, agent.Verdict{Class: state.ClassNetwork, Msg: text}
+		if status, err := strconv.Atoi(string(m[1])); err == nil {
+			d.retry.Class = agent.StatusClass(status)
+		} else { // there was no answer
 			text = agent.WaitingForNetwork
 		}
 		d.Log(task.LogEvent{Kind: task.LogRetry, Text: text})
@@ -202,7 +203,11 @@ func (d *decoder) Complaint(exit int, stderr []byte, now time.Time) agent.Verdic
 	case d.End == agent.TurnFailed:
 		return failureVerdict(cmp.Or(d.failure, "the turn failed without a message"), exit, now)
 	case d.Retrying:
-		return retryVerdict(d.retry, now)
+		v := d.retry
+		if v.Class == state.ClassRateLimited {
+			v.RetryAt = retryAt(v.Msg, now)
+		}
+		return v
 	case d.warning != "":
 		return agent.Verdict{Class: state.ClassExit, Msg: d.warning}
 	case d.Events == 0 && exit != 0:
@@ -282,26 +287,19 @@ func retryAt(msg string, now time.Time) time.Time {
 
 var retryLine = lazy.Regexp(`^Attempt \d+ failed(?: with (?:status )?(\d{3})\b)?`)
 
-// retryVerdict classifies an error after which gemini tries again.
-func retryVerdict(line string, now time.Time) agent.Verdict {
-	v := agent.Verdict{Class: state.ClassNetwork, Msg: line}
-	if m := retryLine().FindStringSubmatch(line); m != nil && m[1] != "" {
-		code, _ := strconv.Atoi(m[1]) // three digits
-		v.Class = agent.StatusClass(code)
-	}
-	if v.Class == state.ClassRateLimited {
-		v.RetryAt = retryAt(line, now)
-	}
-	return v
-}
+// startWords begins what gemini says on stderr at each start.
+var startWords = lazy.Regexp(`^(?:Warning:|Security Warning:|\[STARTUP\]|YOLO mode is enabled)`)
 
 // silentVerdict is for a gemini that ended with an error and without any event: then it says why on stderr.
 func silentVerdict(exit int, stderr []byte) agent.Verdict {
-	lines := stderrLines(stderr)
-	said := strings.Join(lines[:min(1, len(lines))], "")
-	for _, l := range lines {
+	said := "" // its first line
+	for l := range strings.Lines(agent.StripTerminalCodes(strings.ToValidUTF8(string(stderr), "\uFFFD"))) {
+		l = strings.TrimSpace(l)
 		if exit == badInput && strings.HasPrefix(l, "Error resuming session:") {
 			return agent.Verdict{Class: state.ClassSessionLost, Msg: l}
+		}
+		if !startWords().MatchString(l) {
+			said = cmp.Or(said, l)
 		}
 	}
 	switch {
@@ -311,18 +309,4 @@ func silentVerdict(exit int, stderr []byte) agent.Verdict {
 		return agent.Verdict{}
 	}
 	return agent.Verdict{Class: state.ClassExit, Msg: said}
-}
-
-// stderrLines returns the lines of stderr that are no warnings of its start.
-func stderrLines(stderr []byte) []string {
-	var said []string
-	text := agent.StripTerminalCodes(strings.ToValidUTF8(string(stderr), "\uFFFD"))
-	for l := range strings.Lines(text) {
-		l = strings.TrimSpace(l)
-		noise := slices.ContainsFunc([]string{"Warning:", "Security Warning:", "[STARTUP]", "YOLO mode is enabled"}, func(p string) bool { return strings.HasPrefix(l, p) })
-		if l != "" && !noise {
-			said = append(said, l)
-		}
-	}
-	return said
 }

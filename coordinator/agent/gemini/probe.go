@@ -23,7 +23,7 @@ func (g *Agent) CLI() *agent.CLI {
 	}
 	return &agent.CLI{
 		Find: g.find, Version: g.version, Login: g.login, Tested: versions, Lacks: lacks, More: g.settingsProblems,
-		LogIn: "export GEMINI_API_KEY=...", Resume: agent.CommandLine(cmp.Or(g.Bin, "gemini"), "--resume"),
+		LogIn: "export GEMINI_API_KEY=...", Resume: state.ShellQuote(cmp.Or(g.Bin, "gemini")) + " --resume",
 		Home: g.home(), NoHome: agent.Problem{Text: "gemini cannot write its home, and then hangs without a word", Fatal: true},
 	}
 }

@@ -79,7 +79,7 @@ func New(socket string, dial func(ctx context.Context, network, addr string) (ne
 
 // Agents returns what the master knows of the agents.
 func (c *Client) Agents(ctx context.Context, query wire.AgentsQuery) (wire.AgentsBody, error) {
-	return fetch[wire.AgentsBody](ctx, c, http.MethodPost, "/v1/agents", query)
+	return Fetch[wire.AgentsBody](ctx, c, http.MethodPost, "/v1/agents", query)
 }
 
 // Close lets go of connections that are kept for later calls. Calls under way go on.
@@ -91,7 +91,7 @@ func (c *Client) Submit(ctx context.Context, spec task.TaskSpec) (wire.TaskView,
 	if err := checkSpec(&spec); err != nil {
 		return wire.TaskView{}, err
 	}
-	return fetch[wire.TaskView](ctx, c, http.MethodPost, "/v1/tasks", spec)
+	return Fetch[wire.TaskView](ctx, c, http.MethodPost, "/v1/tasks", spec)
 }
 
 func notUTF8(what string) error {
@@ -100,7 +100,7 @@ func notUTF8(what string) error {
 
 // Task returns a whole task. A ref is an id, any unique piece of it, or @last.
 func (c *Client) Task(ctx context.Context, ref string) (wire.TaskView, error) {
-	return fetch[wire.TaskView](ctx, c, http.MethodGet, taskPath(ref, ""), nil)
+	return Fetch[wire.TaskView](ctx, c, http.MethodGet, taskPath(ref, ""), nil)
 }
 
 // Verify runs the verify command of a task by itself, which may take as long as its
@@ -119,29 +119,29 @@ func (c *Client) Wait(ctx context.Context, ref string) (out wire.TaskView, err e
 
 // Why returns in one sentence why a task is not running, or how it ended.
 func (c *Client) Why(ctx context.Context, ref string) (string, error) {
-	out, err := fetch[wire.WhyBody](ctx, c, http.MethodGet, taskPath(ref, "/why"), nil)
+	out, err := Fetch[wire.WhyBody](ctx, c, http.MethodGet, taskPath(ref, "/why"), nil)
 	return out.Why, err
 }
 
 // Raw returns the ledger's sections of a task, in Markdown.
 func (c *Client) Raw(ctx context.Context, ref string) ([]byte, error) {
-	return fetch[[]byte](ctx, c, http.MethodGet, taskPath(ref, "/raw"), nil)
+	return Fetch[[]byte](ctx, c, http.MethodGet, taskPath(ref, "/raw"), nil)
 }
 
 // Health returns what the master says about itself.
 func (c *Client) Health(ctx context.Context) (task.Health, error) {
-	return fetch[task.Health](ctx, c, http.MethodGet, "/v1/health", nil)
+	return Fetch[task.Health](ctx, c, http.MethodGet, "/v1/health", nil)
 }
 
 // Sessions returns all sessions.
 func (c *Client) Sessions(ctx context.Context) ([]state.Session, error) {
-	out, err := fetch[wire.SessionsBody](ctx, c, http.MethodGet, "/v1/sessions", nil)
+	out, err := Fetch[wire.SessionsBody](ctx, c, http.MethodGet, "/v1/sessions", nil)
 	return out.Sessions, err
 }
 
 // Session returns a session by its key or its id, with tasks and transcript.
 func (c *Client) Session(ctx context.Context, ref string) (wire.SessionView, error) {
-	return fetch[wire.SessionView](ctx, c, http.MethodGet, "/v1/sessions/"+url.PathEscape(ref), nil)
+	return Fetch[wire.SessionView](ctx, c, http.MethodGet, "/v1/sessions/"+url.PathEscape(ref), nil)
 }
 
 // Handover makes the master start nothing more and end after the runs at work.
@@ -149,8 +149,9 @@ func (c *Client) Handover(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/handover", nil, nil)
 }
 
-// fetch is call for an answer of a type.
-func fetch[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
+// Fetch makes a request whose answer is JSON of a type; in is what is sent, or nil. The error is the master's [*task.Error], or
+// says that there is none: see [Client].
+func Fetch[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
 	err = c.call(ctx, method, path, in, &out)
 	return out, err
 }
@@ -456,7 +457,7 @@ func checkBatch(specs []task.TaskSpec) (sent []task.TaskSpec, err error) {
 
 // List returns the tasks that f lets through, newest first, without their texts.
 func (c *Client) List(ctx context.Context, f state.Filter) ([]wire.TaskView, error) {
-	return fetch[[]wire.TaskView](ctx, c, http.MethodGet, wire.ListPath(f), nil)
+	return Fetch[[]wire.TaskView](ctx, c, http.MethodGet, wire.ListPath(f), nil)
 }
 
 // ListTo writes to w what List returns: in JSON, one task a line, or, with f.Text, a table. It returns how many tasks these are,
@@ -476,95 +477,57 @@ func (c *Client) ListTo(ctx context.Context, f state.Filter, look wire.Look, w i
 
 // PageAddress returns the address of the page, with a code that lets one browser in.
 func (c *Client) PageAddress(ctx context.Context) (wire.PageAddress, error) {
-	return fetch[wire.PageAddress](ctx, c, http.MethodPost, "/v1/ui/code", nil)
+	return Fetch[wire.PageAddress](ctx, c, http.MethodPost, "/v1/ui/code", nil)
 }
 
 // Findings returns what is wrong in the ledger.
 func (c *Client) Findings(ctx context.Context) ([]task.Finding, error) {
-	out, err := fetch[wire.FindingsBody](ctx, c, http.MethodGet, "/v1/ledger/findings", nil)
+	out, err := Fetch[wire.FindingsBody](ctx, c, http.MethodGet, "/v1/ledger/findings", nil)
 	return out.Findings, err
 }
 
 // Reconcile makes the master take over tasks.md now, and with accept also what is held as the work of a formatter.
 func (c *Client) Reconcile(ctx context.Context, accept bool) (task.Reconciled, error) {
-	return fetch[task.Reconciled](ctx, c, http.MethodPost, "/v1/ledger/reconcile", wire.ReconcileBody{Accept: accept})
+	return Fetch[task.Reconciled](ctx, c, http.MethodPost, "/v1/ledger/reconcile", wire.ReconcileBody{Accept: accept})
 }
 
 // Edit changes fields of a task that waits, by a JSON merge patch of a TaskSpec.
 func (c *Client) Edit(ctx context.Context, ref string, patch []byte) (wire.TaskView, error) {
-	return fetch[wire.TaskView](ctx, c, http.MethodPatch, taskPath(ref, ""), json.RawMessage(patch))
+	return Fetch[wire.TaskView](ctx, c, http.MethodPatch, taskPath(ref, ""), json.RawMessage(patch))
 }
 
 // Accounts returns the accounts that are known to the master.
 func (c *Client) Accounts(ctx context.Context) ([]state.AccountUse, error) {
-	out, err := fetch[wire.AccountsBody](ctx, c, http.MethodGet, "/v1/accounts", nil)
+	out, err := Fetch[wire.AccountsBody](ctx, c, http.MethodGet, "/v1/accounts", nil)
 	return out.Accounts, err
 }
 
 // Usage adds up what runs have used; zone names that of its days.
 func (c *Client) Usage(ctx context.Context, q task.UsageQuery, zone string) ([]task.UsageRow, error) {
 	v := url.Values{"by": {cmp.Or(q.By, "total")}, "since": {state.ExactTime(q.Since)}, "until": {state.ExactTime(q.Until)}, "location": {zone}}
-	out, err := fetch[struct{ Rows []task.UsageRow }](ctx, c, http.MethodGet, "/v1/usage?"+v.Encode(), nil)
+	out, err := Fetch[struct{ Rows []task.UsageRow }](ctx, c, http.MethodGet, "/v1/usage?"+v.Encode(), nil)
 	return out.Rows, err
 }
 
 // ActOnAccount enables or disables an account: act is enable or disable.
 func (c *Client) ActOnAccount(ctx context.Context, id, act string) (state.AccountUse, error) {
-	return fetch[state.AccountUse](ctx, c, http.MethodPost, "/v1/accounts/"+url.PathEscape(id)+"/"+act, nil)
+	return Fetch[state.AccountUse](ctx, c, http.MethodPost, "/v1/accounts/"+url.PathEscape(id)+"/"+act, nil)
 }
 
 // Schedules returns all schedules, and what is wrong in their file.
 func (c *Client) Schedules(ctx context.Context) (wire.SchedulesBody, error) {
-	return fetch[wire.SchedulesBody](ctx, c, http.MethodGet, "/v1/schedules", nil)
+	return Fetch[wire.SchedulesBody](ctx, c, http.MethodGet, "/v1/schedules", nil)
 }
 
 // JobRuns returns how firings of a schedule went, the newest first, at most so many.
 func (c *Client) JobRuns(ctx context.Context, name string, most int) ([]task.JobRun, error) {
-	out, err := fetch[wire.JobRunsBody](ctx, c, http.MethodGet, "/v1/schedules/"+url.PathEscape(name)+"/runs?limit="+strconv.Itoa(most), nil)
+	out, err := Fetch[wire.JobRunsBody](ctx, c, http.MethodGet, "/v1/schedules/"+url.PathEscape(name)+"/runs?limit="+strconv.Itoa(most), nil)
 	return out.Runs, err
 }
 
 // ActOnSchedule fires a schedule, pauses or resumes it: act is run, pause or resume. at is now, and names a firing.
 func (c *Client) ActOnSchedule(ctx context.Context, name, act string, at time.Time) (task.Schedule, error) {
-	return fetch[task.Schedule](ctx, c, http.MethodPost, "/v1/schedules/"+url.PathEscape(name)+"/"+act, wire.MomentBody{At: at})
-}
-
-// Instances returns the configured instances.
-func (c *Client) Instances(ctx context.Context) ([]task.Instance, error) {
-	out, err := fetch[wire.InstancesBody](ctx, c, http.MethodGet, "/v1/instances", nil)
-	return out.Instances, err
-}
-
-// Instance returns an instance.
-func (c *Client) Instance(ctx context.Context, id string) (task.Instance, error) {
-	return fetch[task.Instance](ctx, c, http.MethodGet, "/v1/instances/"+url.PathEscape(id), nil)
-}
-
-// Claim claims an instance for a user.
-func (c *Client) Claim(ctx context.Context, claim wire.ClaimBody) (task.Instance, error) {
-	return fetch[task.Instance](ctx, c, http.MethodPost, "/me/instances/claim", claim)
-}
-
-// SetBot has the token of an instance's bot kept.
-func (c *Client) SetBot(ctx context.Context, id, token string) (task.Instance, error) {
-	return fetch[task.Instance](ctx, c, http.MethodPost, "/v1/instances/"+url.PathEscape(id)+"/bot", map[string]string{"token": token})
-}
-
-// ActOnInstance checks, syncs (with repair, if wanted) or recovers an instance, and returns what came of it.
-func (c *Client) ActOnInstance(ctx context.Context, id, act string, repair bool) (wire.DetailBody, error) {
-	return fetch[wire.DetailBody](ctx, c, http.MethodPost, "/v1/instances/"+url.PathEscape(id)+"/"+act+"?repair="+strconv.FormatBool(repair), nil)
-}
-
-// Servers returns the configured servers.
-func (c *Client) Servers(ctx context.Context) ([]task.Server, error) {
-	out, err := fetch[wire.ServersBody](ctx, c, http.MethodGet, "/v1/servers", nil)
-	return out.Servers, err
-}
-
-// Metrics returns the newest samples of a server, the oldest of them first.
-func (c *Client) Metrics(ctx context.Context, id string, most int) ([]task.ServerMetric, error) {
-	out, err := fetch[wire.MetricsBody](ctx, c, http.MethodGet, "/api/v1/admin/server-metrics/"+url.PathEscape(id)+"?limit="+strconv.Itoa(most), nil)
-	return out.Metrics, err
+	return Fetch[task.Schedule](ctx, c, http.MethodPost, "/v1/schedules/"+url.PathEscape(name)+"/"+act, wire.MomentBody{At: at})
 }
 
 // jobsPath is where due jobs are.
@@ -572,30 +535,30 @@ const jobsPath = "/v1/scheduler/jobs"
 
 // EnqueueJob adds a due job. Where a job has its key already, that one is the answer.
 func (c *Client) EnqueueJob(ctx context.Context, spec jobs.Spec) (jobs.Job, error) {
-	return fetch[jobs.Job](ctx, c, http.MethodPost, jobsPath, spec)
+	return Fetch[jobs.Job](ctx, c, http.MethodPost, jobsPath, spec)
 }
 
 // Jobs returns the due jobs that f lets through.
 func (c *Client) Jobs(ctx context.Context, f jobs.Filter) ([]jobs.Job, error) {
 	q := url.Values{"status": {f.Status}, "object_id": {f.ObjectID}, "newest": {strconv.FormatBool(f.Newest)}, "limit": {strconv.Itoa(f.Limit)}}
-	out, err := fetch[wire.JobsBody](ctx, c, http.MethodGet, jobsPath+"?"+q.Encode(), nil)
+	out, err := Fetch[wire.JobsBody](ctx, c, http.MethodGet, jobsPath+"?"+q.Encode(), nil)
 	return out.Jobs, err
 }
 
 // Job returns a due job by its id, or a unique piece of it.
 func (c *Client) Job(ctx context.Context, ref string) (jobs.Job, error) {
-	return fetch[jobs.Job](ctx, c, http.MethodGet, jobsPath+"/"+url.PathEscape(ref), nil)
+	return Fetch[jobs.Job](ctx, c, http.MethodGet, jobsPath+"/"+url.PathEscape(ref), nil)
 }
 
 // PullJobs hands jobs that are due out to a worker.
 func (c *Client) PullJobs(ctx context.Context, p jobs.Pull) ([]jobs.Job, error) {
-	out, err := fetch[wire.JobsBody](ctx, c, http.MethodPost, jobsPath+"/pull", p)
+	out, err := Fetch[wire.JobsBody](ctx, c, http.MethodPost, jobsPath+"/pull", p)
 	return out.Jobs, err
 }
 
 // ActOnJob does one thing to a due job: act is ack, fail or retry; in is a [jobs.Ack], a [jobs.Fail] or nil.
 func (c *Client) ActOnJob(ctx context.Context, ref, act string, in any) (jobs.Job, error) {
-	return fetch[jobs.Job](ctx, c, http.MethodPost, jobsPath+"/"+url.PathEscape(ref)+"/"+act, in)
+	return Fetch[jobs.Job](ctx, c, http.MethodPost, jobsPath+"/"+url.PathEscape(ref)+"/"+act, in)
 }
 
 // SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong. Specs without an id get
@@ -612,12 +575,12 @@ func (c *Client) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]wire.T
 
 // Act does one thing to a task: act is cancel, hold, release, remove or retry.
 func (c *Client) Act(ctx context.Context, ref, act string) (wire.TaskView, error) {
-	return fetch[wire.TaskView](ctx, c, http.MethodPost, taskPath(ref, "/"+act), nil)
+	return Fetch[wire.TaskView](ctx, c, http.MethodPost, taskPath(ref, "/"+act), nil)
 }
 
 // Move changes a queued task's place in its lane.
 func (c *Client) Move(ctx context.Context, ref string, to task.Place) (wire.TaskView, error) {
-	return fetch[wire.TaskView](ctx, c, http.MethodPost, taskPath(ref, "/move"), to)
+	return Fetch[wire.TaskView](ctx, c, http.MethodPost, taskPath(ref, "/move"), to)
 }
 
 // Pause makes the master start no more tasks, now and after a restart; those at
@@ -636,13 +599,13 @@ func (c *Client) Resume(ctx context.Context) error {
 
 // Compact makes the master merge records and move what ended long ago to the archive.
 func (c *Client) Compact(ctx context.Context, b wire.CompactBody) (wire.Compacted, error) {
-	return fetch[wire.Compacted](ctx, c, http.MethodPost, "/v1/ledger/compact", b)
+	return Fetch[wire.Compacted](ctx, c, http.MethodPost, "/v1/ledger/compact", b)
 }
 
 // Prune makes the master remove files of tasks that ended more than olderThan ago, and those beyond
 // retention_size. With dryRun it only says which.
 func (c *Client) Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (task.Pruned, error) {
-	return fetch[task.Pruned](ctx, c, http.MethodPost, "/v1/ledger/prune", wire.PruneBody{OlderThan: olderThan.String(), DryRun: dryRun})
+	return Fetch[task.Pruned](ctx, c, http.MethodPost, "/v1/ledger/prune", wire.PruneBody{OlderThan: olderThan.String(), DryRun: dryRun})
 }
 
 // Preview returns what would be run for tasks if they were submitted together. Nothing is kept, and no agent is started.
@@ -651,12 +614,12 @@ func (c *Client) Preview(ctx context.Context, specs []task.TaskSpec) ([]task.Tas
 	if err != nil {
 		return nil, err
 	}
-	out, err := fetch[wire.PreviewBody](ctx, c, http.MethodPost, "/v1/tasks/preview", sent)
+	out, err := Fetch[wire.PreviewBody](ctx, c, http.MethodPost, "/v1/tasks/preview", sent)
 	return out.Previews, err
 }
 
 // Prompt returns what the agent was sent in a run of a task: by the run's id, a unique
 // piece of it, or its number; "" is the last one.
 func (c *Client) Prompt(ctx context.Context, ref, run string) (task.SentPrompt, error) {
-	return fetch[task.SentPrompt](ctx, c, http.MethodGet, taskPath(ref, "/prompt?run="+url.QueryEscape(run)), nil)
+	return Fetch[task.SentPrompt](ctx, c, http.MethodGet, taskPath(ref, "/prompt?run="+url.QueryEscape(run)), nil)
 }

@@ -15,7 +15,8 @@ type (
 	runKey  struct{} // under which a request's context has the run that it comes from
 )
 
-// A peer is who has made a connection.
+// A peer is who has made a connection. It is looked for once, which takes longer than a submit: a
+// process is part of the run that it was started in until it ends.
 type peer struct {
 	find func() (run string, err error) // looks for the run that it is part of; "" if none
 
@@ -49,20 +50,6 @@ func peerOf(c *net.UnixConn) (uid, pid int, err error) {
 	return uid, pid, errors.Join(cerr, err)
 }
 
-// partOf returns the run that the peer is part of; "" if none. It looks once, which takes
-// longer than a submit: a process is part of the run that it was started in until it ends.
-func (p *peer) partOf() (run string, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.seen {
-		if p.run, err = p.find(); err != nil {
-			return "", err
-		}
-		p.seen = true
-	}
-	return p.run, nil
-}
-
 // RunOf returns the run that a request comes from: the one that its process was started in, whatever it says,
 // else the one that it names; "" if none. Over TCP there is none: the token decides there.
 func RunOf(r *http.Request) (string, error) {
@@ -70,8 +57,17 @@ func RunOf(r *http.Request) (string, error) {
 		return "", nil
 	}
 	if p, ok := r.Context().Value(peerKey{}).(*peer); ok {
-		if run, err := p.partOf(); run != "" || err != nil {
-			return run, err
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.seen {
+			run, err := p.find()
+			if err != nil {
+				return "", err
+			}
+			p.run, p.seen = run, true
+		}
+		if p.run != "" {
+			return p.run, nil
 		}
 	}
 	return r.Header.Get(wire.RunHeader), nil

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -82,7 +83,7 @@ func (t *Token) Text() (string, error) {
 	defer t.mu.Unlock()
 	info, err := os.Lstat(t.path)
 	if err != nil {
-		return "", badToken(t.path, "cannot be read: "+plain(err))
+		return "", badToken(t.path, fmt.Sprintf("cannot be read: %v", cmp.Or(errors.Unwrap(err), err))) // the path is named already
 	}
 	if t.info != nil && os.SameFile(info, t.info) && info.ModTime().Equal(t.info.ModTime()) && info.Size() == t.info.Size() && info.Mode() == t.info.Mode() {
 		return t.text, nil
@@ -99,7 +100,7 @@ func (t *Token) Text() (string, error) {
 	}
 	data, err := durable.ReadFile(durable.OS, t.path)
 	if err != nil {
-		return "", badToken(t.path, "cannot be read: "+plain(err))
+		return "", badToken(t.path, fmt.Sprintf("cannot be read: %v", cmp.Or(errors.Unwrap(err), err))) // the path is named already
 	}
 	text := strings.TrimSuffix(string(data), "\n")
 	if raw, err := base64.RawURLEncoding.DecodeString(text); err != nil || len(raw) != tokenBytes {
@@ -111,14 +112,6 @@ func (t *Token) Text() (string, error) {
 
 func badToken(path, what string) error {
 	return task.Invalid("stint token rotate", "%s", "the file of the token, "+path+", "+what)
-}
-
-// plain returns what the system says about a file, without its name.
-func plain(err error) string {
-	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		return p.Err.Error()
-	}
-	return err.Error()
 }
 
 // equalText compares in a time that does not depend on what the texts are.

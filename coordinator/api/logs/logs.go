@@ -22,9 +22,9 @@ import (
 
 // Master is what is asked of a master.
 type Master interface {
-	// Task returns a whole task. Of one that does not run, the last run has written all of its streams.
+	// Task returns a whole task, with prompt and result. Of one that does not run, the last run has written all of its streams.
 	Task(ctx context.Context, ref string) (state.Task, error)
-	// Subscribe returns every change from now on. The channel is closed when more than buffer of them wait.
+	// Subscribe returns every change from now on, in order. The channel is closed when more than buffer of them wait, and by cancel.
 	Subscribe(buffer int) (changes <-chan *task.Change, cancel func())
 	// RunDir returns the directory of a run, which need not exist.
 	RunDir(runID string) string

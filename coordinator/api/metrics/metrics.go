@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -156,13 +155,7 @@ func (e *exposition) sample(name string, value float64, labels ...string) {
 	if len(labels) > 0 {
 		e.text = append(e.text, '}')
 	}
-	e.text = append(e.text, ' ')
-	if value == math.Trunc(value) && math.Abs(value) < 1<<53 { // without exponent, for those who read it
-		e.text = strconv.AppendInt(e.text, int64(value), 10)
-	} else {
-		e.text = strconv.AppendFloat(e.text, value, 'g', -1, 64)
-	}
-	e.text = append(e.text, '\n')
+	e.text = append(strconv.AppendFloat(append(e.text, ' '), value, 'f', -1, 64), '\n') // without exponent, for those who read it
 }
 
 func (e *exposition) one(name, kind, help string, value float64) {

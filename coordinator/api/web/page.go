@@ -95,8 +95,8 @@ type (
 type Master interface {
 	Seq() uint64 // number of the newest record
 	Health() task.Health
-	List(f state.Filter) []state.Task
-	Accounts() []state.AccountUse
+	List(f state.Filter) []state.Task // without their texts, newest first
+	Accounts() []state.AccountUse     // that are known, in the order of their names
 }
 
 // A Site is the page of a master, and where it gets what it shows.

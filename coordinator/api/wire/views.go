@@ -127,7 +127,7 @@ type (
 	QueueRow struct {
 		ID        string            `json:"id" doc:"Id of the job" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 		Type      string            `json:"type" doc:"What is to be done" example:"init_instance"`
-		Payload   map[string]string `json:"payload" doc:"What it is about: instance_id, user_id and tg_user_id, or object_type and object_id"`
+		Payload   map[string]string `json:"payload" doc:"What it is about: instance_id, user_id and tg_user_id, or object_type and object_id" example:"{\"instance_id\":\"shop\",\"user_id\":\"ana\",\"tg_user_id\":\"123456789\"}"`
 		Status    string            `json:"status" enum:"pending,running,done,failed" doc:"What has become of it" example:"pending"`
 		Attempts  int               `json:"attempts" doc:"Attempts that failed" example:"0"`
 		Error     *string           `json:"error" doc:"Why the last attempt failed; null: none has" example:"server s1 cannot be reached"`

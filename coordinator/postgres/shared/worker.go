@@ -105,23 +105,23 @@ type Worker struct {
 	troubles map[string]string        // what went wrong the last time, by what it did
 	cancels  sync.WaitGroup
 
-	mu    sync.Mutex
-	until map[string]*task.Lease // by twin, for LeaseOf
+	until sync.Map // of [*task.Lease], by twin, for LeaseOf
 }
 
 // NewWorker returns a worker that has not begun.
 func NewWorker(o Options, s Store, m Master, wake <-chan struct{}) *Worker {
-	return &Worker{o: o, store: s, master: m, wake: wake, leases: map[string]*lease{}, cools: map[string]time.Time{}, dry: map[string]bool{}, rests: map[string]time.Duration{}, troubles: map[string]string{}, until: map[string]*task.Lease{}}
+	return &Worker{o: o, store: s, master: m, wake: wake, leases: map[string]*lease{}, cools: map[string]time.Time{}, dry: map[string]bool{}, rests: map[string]time.Duration{}, troubles: map[string]string{}}
 }
 
 // LeaseOf returns the lease under which a twin may run; nil if there is none any more. It may be called by any goroutine.
 func (w *Worker) LeaseOf(twin string) *task.Lease {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if until, _ := w.until[twin].Until(); until <= w.o.Now() {
-		delete(w.until, twin) // it is canceled now, and given back
+	v, _ := w.until.Load(twin)
+	lease, _ := v.(*task.Lease)
+	if until, _ := lease.Until(); until <= w.o.Now() {
+		w.until.Delete(twin) // it is canceled now, and given back
+		return nil
 	}
-	return w.until[twin]
+	return lease
 }
 
 // Run works until ctx ends, which is after the runs of the master have ended, or until that leaves and has no task any more.
@@ -291,9 +291,7 @@ func (w *Worker) poll() {
 		for i := range list {
 			l := &lease{Claim: Claim{list[i].ID, list[i].Attempt}, account: account, twin: newID(), until: task.NewLease(until), since: w.o.Now(), status: state.Queued}
 			w.leases[l.twin] = l
-			w.mu.Lock()
-			w.until[l.twin] = l.until
-			w.mu.Unlock()
+			w.until.Store(l.twin, l.until)
 			all.Go(func() { w.submit(l, &list[i]) })
 		}
 		all.Wait()
@@ -349,9 +347,7 @@ func (w *Worker) note(c *task.Change) {
 func (w *Worker) is(l *lease, t *state.Task) {
 	l.status, l.begun, l.held = t.Status, l.begun || t.RunID != "", t.Orphaned()
 	l.waits, l.failed, l.retry = t.Status == state.Queued && t.RunID != "", t.Error, t.NotBefore
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.until[l.twin] == nil && t.Status == state.Canceled { // as it was to begin
+	if _, mayRun := w.until.Load(l.twin); !mayRun && t.Status == state.Canceled { // as it was to begin
 		l.back = cmp.Or(l.back, notRenewed)
 	}
 }
@@ -469,9 +465,7 @@ func claimsOf(list []*lease) (claims []Claim) {
 
 func (w *Worker) forget(l *lease) {
 	delete(w.leases, cmp.Or(l.twin, l.ID))
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.until, l.twin)
+	w.until.Delete(l.twin)
 }
 
 // renew prolongs all leases that it can, and says that the worker lives.

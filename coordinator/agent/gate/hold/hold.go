@@ -208,7 +208,8 @@ func (g *gate) start() *EndReport {
 		return &EndReport{Exit: -1, Err: "its lease has ended"}
 	}
 	if fi, err := os.Stat(g.spec.Dir); err != nil { // so that what fails later is the program
-		return &EndReport{Exit: -1, Err: err.Error(), Shortage: errnoOf(err)}
+		short, _ := errors.AsType[syscall.Errno](err)
+		return &EndReport{Exit: -1, Err: err.Error(), Shortage: short}
 	} else if !fi.IsDir() {
 		return &EndReport{Exit: -1, Err: g.spec.Dir + " is not a directory"}
 	}
@@ -225,7 +226,7 @@ func (g *gate) start() *EndReport {
 		return pid, err
 	})
 	if pid == 0 {
-		short := errnoOf(err)
+		short, _ := errors.AsType[syscall.Errno](err)
 		if g.spec.Limits.Files > 0 && short == syscall.EMFILE { // a limit of the run, which stays
 			short = 0
 		}
@@ -252,12 +253,6 @@ func (g *gate) fork(attr *syscall.ProcAttr) (pid int, err error) {
 	}
 	attr.Sys = agentAttr(nil)
 	return forkExec(g.spec.Argv, attr)
-}
-
-// errnoOf returns the error of the system that err wraps; 0 if there is none.
-func errnoOf(err error) (e syscall.Errno) {
-	errors.As(err, &e)
-	return e
 }
 
 // forkExec tries again while the program is open for writing in some process that is just being forked.

@@ -116,11 +116,11 @@ func Uptime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// SelfCommand starts this program again. The link works when the binary itself is gone, as that of go run is.
-func SelfCommand() ([]string, error) { return []string{"/proc/self/exe"}, nil }
+// SelfPath returns what starts this program again. The link works when the binary itself is gone, as that of go run is.
+func SelfPath() (string, error) { return "/proc/self/exe", nil }
 
-// SelfBelow is SelfCommand for another program below this one, as the gate may be.
-func SelfBelow() ([]string, error) { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid())}, nil }
+// SelfBelow is SelfPath for another program below this one, as the gate may be.
+func SelfBelow() (string, error) { return fmt.Sprintf("/proc/%d/exe", os.Getpid()), nil }
 
 // becomeReaper makes orphans among the descendants children of this process.
 func becomeReaper() error {

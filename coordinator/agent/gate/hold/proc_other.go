@@ -78,14 +78,11 @@ var BootID = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// SelfCommand starts this program again.
-func SelfCommand() ([]string, error) {
-	exe, err := os.Executable()
-	return []string{exe}, err
-}
+// SelfPath returns what starts this program again.
+func SelfPath() (string, error) { return os.Executable() }
 
-// SelfBelow is SelfCommand.
-func SelfBelow() ([]string, error) { return SelfCommand() }
+// SelfBelow is SelfPath.
+func SelfBelow() (string, error) { return SelfPath() }
 
 // becomeReaper does nothing: only Linux knows subreapers.
 func becomeReaper() error { return nil }

@@ -51,3 +51,8 @@ CREATE TABLE usage_daily (
     host        TEXT NOT NULL,
     CONSTRAINT uk_inst_date UNIQUE (host, instance_id, date)
 );
+
+COMMENT ON TABLE task_queue IS 'Due jobs: pending is queued, done succeeded, and failed also a dead letter. payload says what it is about.';
+COMMENT ON TABLE job_runs IS 'How the firings of schedules went.';
+COMMENT ON TABLE server_metrics IS 'Samples of the resources of servers: the file system is that of /, sizes are of 2^20 and 2^30 bytes.';
+COMMENT ON TABLE usage_daily IS 'What the virtual key of an instance was used for, by days in UTC.';
