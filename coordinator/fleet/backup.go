@@ -85,7 +85,7 @@ func (b *Backup) dump(ctx context.Context, file string) (err error) {
 	if err = cmp.Or(err, wrong); err != nil {
 		return err
 	}
-	if err := run(ctx, env, "pg_dump", "--format=custom", "--file="+file, "--dbname="+from); err != nil {
+	if err := keep(file, func() error { return run(ctx, env, "pg_dump", "--format=custom", "--file="+file, "--dbname="+from) }); err != nil {
 		return err
 	}
 	sql := func(ctx context.Context, statement string) error {
@@ -97,6 +97,15 @@ func (b *Backup) dump(ctx context.Context, file string) (err error) {
 	}
 	defer func() { err = errors.Join(err, sql(context.WithoutCancel(ctx), drop)) }()
 	return run(ctx, env, "pg_restore", "--exit-on-error", "--no-owner", "--no-privileges", "--dbname="+to, file)
+}
+
+// keep makes a file that nobody else may read, and what write has a program write to it durable.
+func keep(file string, write func() error) error {
+	out, err := durable.Open(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(), out.Sync(), out.Close())
 }
 
 // run runs one of PostgreSQL's programs.
@@ -124,10 +133,13 @@ func (f *Fleet) pack(ctx context.Context, file, restored string) error {
 			args = append(args, name)
 		}
 	}
-	err = run(ctx, nil, "tar", args...)
-	if exit, _ := errors.AsType[*exec.ExitError](err); exit != nil && exit.ExitCode() == 1 {
-		err = nil // a file grew meanwhile: what was appended is of the next backup
-	}
+	err = keep(file, func() error {
+		err := run(ctx, nil, "tar", args...)
+		if exit, _ := errors.AsType[*exec.ExitError](err); exit != nil && exit.ExitCode() == 1 {
+			err = nil // a file grew meanwhile: what was appended is of the next backup
+		}
+		return err
+	})
 	if err == nil {
 		err = os.Mkdir(restored, durable.DirMode)
 	}

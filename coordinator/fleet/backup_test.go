@@ -142,6 +142,9 @@ func TestBackupOfADatabase(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	if fi, err := os.Stat(filepath.Join(dir, dumpName)); err != nil || fi.Mode() != 0o600 {
+		t.Errorf("%v, %v", fi, err)
+	}
 	const sum = "SELECT count(*), md5(string_agg(id||prompt, ',' ORDER BY id)) FROM tasks"
 	if was, now := sql(name, sum), sql(restored, sum); was != now || !strings.HasPrefix(now, "1000|") {
 		t.Errorf("%s, not %s", now, was)
