@@ -39,6 +39,9 @@ var notBackedUp = []string{"token", "lock", "heartbeat.json", "runs", "master.lo
 // backUp is the job db_backup. A backup counts once it was restored, and until then has no name of its own.
 func (f *Fleet) backUp(ctx context.Context) (detail string, err error) {
 	b, now := &f.opts.Backup, f.opts.Now().UTC()
+	if rel, err := filepath.Rel(f.opts.Dir, b.Dir); err == nil && filepath.IsLocal(rel) && (rel == "." || filepath.Dir(rel) != ".") {
+		return "", fmt.Errorf("a backup would have those before it: let fleet.backup_dir be outside %s, or directly below it", f.opts.Dir)
+	}
 	partial, dir := filepath.Join(b.Dir, partialName), filepath.Join(b.Dir, now.Format(backupTime))
 	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, durable.DirMode)); err != nil {
 		return "", err

@@ -79,6 +79,11 @@ func TestBackup(t *testing.T) {
 	if got, want := names(t, dir), []string{"2026-12-06T115959Z", "2026-12-06T120000Z", "notes"}; !slices.Equal(got, want) {
 		t.Errorf("%q, not %q", got, want)
 	}
+	for _, bad := range []string{w.dir, filepath.Join(w.dir, "sessions", "b")} {
+		w.opts.Backup.Dir = bad
+		w.fails("db_backup", "a backup would have those before it")
+	}
+	w.opts.Backup.Dir = dir
 	w.fails("db_backup", "file exists") // never in place of another
 	if got := names(t, dir); len(got) != 3 {
 		t.Errorf("%q", got)
