@@ -78,7 +78,7 @@ func TestLife(t *testing.T) {
 	h.set("user")
 	h.set("denied")
 	w.fails("auto_recovery", "sudo: a password is required")
-	h.unset("user")
+	h.unset("denied")
 	g.set(func(rw http.ResponseWriter, _ *http.Request) { w.pass(time.Minute); rw.WriteHeader(503) })
 	w.fails("auto_recovery", "it was restarted, and the gateway answered 503")
 	w.is("a", "failed", 4)

@@ -97,7 +97,7 @@ type host struct {
 // standIns do what a file beside them says, and else what they are named after.
 var standIns = map[string]string{
 	"systemctl": `printf '%s\n' "$*" >>"$D/restarts"; if [ -e "$D/broken" ]; then echo "Job for $3 failed because the control process exited with error code." >&2; exit 1; fi`,
-	"sudo":      `if [ -e "$D/denied" ]; then echo "sudo: a password is required" >&2; exit 1; fi; echo "$1" >>"$D/sudo-was"; shift; exec "$@"`,
+	"sudo":      `if [ -e "$D/denied" ]; then echo "sudo: a password is required" >&2; exit 1; fi; printf '%s\n' "$1" >>"$D/sudo-was"; shift; exec "$@"`,
 	"id":        `while [ -e "$D/hangs" ]; do sleep 0.1; done; if [ -e "$D/user" ]; then echo 1000; else exec /usr/bin/id "$@"; fi`,
 	"cat":       `if [ -e "$D/cut" ] && [ $# = 0 ]; then exec head -c 20; else exec /bin/cat "$@"; fi`,
 	"mv":        `if [ -e "$D/killed" ]; then kill -9 $PPID; else exec /bin/mv "$@"; fi`,
