@@ -416,7 +416,11 @@ func TestOwner(t *testing.T) {
 	must(t, errors.Join(os.Rename(dir, dir+"2"), os.Symlink(h.dir, dir), os.Lchown(dir, nobody, other)))
 	h.write("open claw.json", "{}", 0o600)
 	w.fails("config_sync", "ermission denied")
-	if h.read("elsewhere") != `{"mine": true}` || h.read("open claw.json") != "{}" {
+	above := filepath.Join(h.dir, odd)
+	h.write("victim/a/open claw.json", "{}", 0o644)
+	must(t, errors.Join(os.Rename(above, above+"2"), os.Symlink(h.dir+"/victim", above), os.Lchown(above, nobody, other)))
+	w.fails("config_sync", "ermission denied")
+	if h.read("victim/a/open claw.json") != "{}" || h.read("elsewhere") != `{"mine": true}` || h.read("open claw.json") != "{}" {
 		t.Error("root has written where a user sent it")
 	}
 }
