@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -137,10 +138,6 @@ GlobalKnownHostsFile /dev/null
 			t.Error("a shell has read data")
 			_ = os.Remove(filepath.Join(home, "stint-canary")) // the next test begins anew
 		}
-		if t.Failed() {
-			log, _ := os.ReadFile(filepath.Join(h.dir, "sshd.log")) // for people
-			t.Logf("%s", log[max(0, len(log)-1000):])
-		}
 	})
 	return h
 }
@@ -189,6 +186,13 @@ func (h *host) see(on func(n int) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.begun, h.on = 0, on
+}
+
+// counts returns how many connections there were, and how many at one time.
+func (h *host) counts() (begun, most int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.begun, h.most
 }
 
 func (h *host) write(name, text string, mode os.FileMode) {
@@ -315,7 +319,7 @@ func newWorld(t testing.TB, change func(*Options), list ...Instance) *world {
 		},
 	}
 	for _, in := range list {
-		if s := (Server{ID: in.Server}); !containsServer(o.Servers, in.Server) {
+		if s := (Server{ID: in.Server}); !slices.ContainsFunc(o.Servers, func(s Server) bool { return s.ID == in.Server }) {
 			_, err := s.Check(o.Servers)
 			must(t, err)
 			o.Servers = append(o.Servers, s)
@@ -345,15 +349,6 @@ func newWorld(t testing.TB, change func(*Options), list ...Instance) *world {
 		w.client.CloseIdleConnections()
 	})
 	return w
-}
-
-func containsServer(list []Server, id string) bool {
-	for _, s := range list {
-		if s.ID == id {
-			return true
-		}
-	}
-	return false
 }
 
 // Write makes the world the place of its logs.
