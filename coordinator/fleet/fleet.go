@@ -42,7 +42,7 @@ type Instance struct {
 	ConfigPath      string         `toml:"config_path"`      // absolute, on the server
 	Service         string         `toml:"service"`          // of systemd
 	Gateway         string         `toml:"gateway"`          // a URL; an answer with a status of 200 to 299 means that it runs
-	Desired         map[string]any `toml:"desired"`          // what its configuration has to have, by dotted paths
+	Desired         map[string]any `toml:"desired"`          // what its configuration has to have, by dotted paths or in tables
 	AccessPath      string         `toml:"access_path"`      // where that has dmPolicy and allowFrom; "": gateway
 	BootstrapPath   string         `toml:"bootstrap_path"`   // absolute, on the server; "": BOOTSTRAP.md beside the configuration
 	ActivityField   string         `toml:"activity_field"`   // dotted path in the gateway's answer: time of the last dialogue
@@ -76,7 +76,7 @@ func (s *Server) Check(known []Server) (key string, err error) {
 
 // Check returns what is wrong with an instance, and with which key. servers are those that there are.
 func (in *Instance) Check(servers []Server, known []Instance) (key string, err error) {
-	in.AccessPath = cmp.Or(in.AccessPath, "gateway")
+	in.AccessPath, in.Desired = cmp.Or(in.AccessPath, "gateway"), flat(in.Desired)
 	if in.BootstrapPath == "" && in.ConfigPath != "" {
 		in.BootstrapPath = path.Join(path.Dir(in.ConfigPath), "BOOTSTRAP.md")
 	}
@@ -103,6 +103,21 @@ func (in *Instance) Check(servers []Server, known []Instance) (key string, err e
 		}
 	}
 	return "", nil
+}
+
+// flat puts the values of nested tables at their dotted paths, so that what else an object has stays in it.
+func flat(m map[string]any) map[string]any {
+	list := map[string]any{}
+	for name, v := range m {
+		inner, isTable := v.(map[string]any)
+		if !isTable {
+			list[name] = v
+		}
+		for path, v := range flat(inner) {
+			list[name+"."+path] = v
+		}
+	}
+	return list
 }
 
 // Options are what a [Fleet] is made from. Texts of the configuration have been checked.

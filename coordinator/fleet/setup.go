@@ -244,7 +244,7 @@ func (f *Fleet) compare(ctx context.Context, in *Instance, c *state.Control, rep
 			continue
 		}
 		name := path[strings.LastIndexByte(path, '.')+1:]
-		if task.IsSecret(name, now) || task.IsSecret(name, wanted) {
+		if task.IsSecret(name, now) || task.IsSecret(name, wanted) || strings.Contains(now+wanted, "{") { // an object can have some
 			differs = append(differs, path+" is another one")
 		} else {
 			differs = append(differs, fmt.Sprintf("%s is %s, not %s", path, now, wanted))

@@ -241,13 +241,13 @@ func TestConfigSync(t *testing.T) {
 	t.Parallel()
 	h, g := newHost(t), newGateway(t)
 	one, two := h.instance("one", g.URL), h.instance("two", g.URL)
-	two.Desired = map[string]any{"agents.defaults.model.primary": "old", "provider": map[string]any{"apiKey": "plain-" + secret}, "list": []any{map[string]any{"apiKey": secret}}}
+	two.Desired = map[string]any{"agents.defaults.model.primary": "old", "agents": map[string]any{"auth": map[string]any{"pass": "plain-" + secret}}, "list": []any{map[string]any{"pin": secret}}}
 	w := newWorld(t, nil, one, two)
 	h.write(config("one"), `{"channels": {"telegram": {"botToken": "9:`+secret+`-old"}}, "agents": {"defaults": {"model": {"primary": "old"}}}}`, 0o600)
 	_, err := w.SetBot(t.Context(), "one", "bot")
 	must(t, err)
 	was := h.read(config("one"))
-	const first, second = `agents.defaults.model.primary is "old", not "new", channels.telegram.botToken is another one`, "list is another one, provider is another one"
+	const first, second = `agents.defaults.model.primary is "old", not "new", channels.telegram.botToken is another one`, "agents.auth.pass is another one, list is another one"
 	w.well("config_sync", "2 of 2 differ: one: "+first+"; two: "+second)
 	if h.read(config("one")) != was || h.read("restarts") != "" {
 		t.Error("a report changes something")
@@ -257,6 +257,9 @@ func TestConfigSync(t *testing.T) {
 	w.fails("config_sync", "2 of 2 failed", "claw@one.service failed", "2 of 2 differ")
 	h.unset("broken")
 	w.well("config_sync", "2 of 2 differ: one: restarted after a repair; two: restarted after a repair")
+	if got := h.values("two", "agents.defaults.model.primary", "port"); got != `"old" 18789123456789012345` {
+		t.Error("what nobody has named is gone: " + got)
+	}
 	for _, id := range []string{"one", "two"} { // a configuration that was repaired counts once it was read
 		if n := strings.Count(h.read("restarts"), id); n != 2 {
 			t.Errorf("%s was restarted %d times", id, n)
