@@ -1,8 +1,8 @@
 package checkout
 
 import (
-	_ "embed"
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
