@@ -39,6 +39,9 @@ var notBackedUp = []string{"token", "lock", "heartbeat.json", "runs", "master.lo
 // backUp is the job db_backup. A backup counts once it was restored, and until then has no name of its own.
 func (f *Fleet) backUp(ctx context.Context) (detail string, err error) {
 	b, now := &f.opts.Backup, f.opts.Now().UTC()
+	if rel, err := filepath.Rel(f.opts.Dir, b.Dir); err == nil && filepath.IsLocal(rel) && (rel == "." || filepath.Dir(rel) != ".") {
+		return "", fmt.Errorf("a backup would have those before it: let fleet.backup_dir be outside %s, or directly below it", f.opts.Dir)
+	}
 	partial, dir := filepath.Join(b.Dir, partialName), filepath.Join(b.Dir, now.Format(backupTime))
 	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, durable.DirMode)); err != nil {
 		return "", err
@@ -85,7 +88,7 @@ func (b *Backup) dump(ctx context.Context, file string) (err error) {
 	if err = cmp.Or(err, wrong); err != nil {
 		return err
 	}
-	if err := run(ctx, env, "pg_dump", "--format=custom", "--file="+file, "--dbname="+from); err != nil {
+	if err := keep(file, func() error { return run(ctx, env, "pg_dump", "--format=custom", "--file="+file, "--dbname="+from) }); err != nil {
 		return err
 	}
 	sql := func(ctx context.Context, statement string) error {
@@ -97,6 +100,15 @@ func (b *Backup) dump(ctx context.Context, file string) (err error) {
 	}
 	defer func() { err = errors.Join(err, sql(context.WithoutCancel(ctx), drop)) }()
 	return run(ctx, env, "pg_restore", "--exit-on-error", "--no-owner", "--no-privileges", "--dbname="+to, file)
+}
+
+// keep makes a file that nobody else may read, and what write has a program write to it durable.
+func keep(file string, write func() error) error {
+	out, err := durable.Open(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, durable.FileMode)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(), out.Sync(), out.Close())
 }
 
 // run runs one of PostgreSQL's programs.
@@ -124,10 +136,13 @@ func (f *Fleet) pack(ctx context.Context, file, restored string) error {
 			args = append(args, name)
 		}
 	}
-	err = run(ctx, nil, "tar", args...)
-	if exit, _ := errors.AsType[*exec.ExitError](err); exit != nil && exit.ExitCode() == 1 {
-		err = nil // a file grew meanwhile: what was appended is of the next backup
-	}
+	err = keep(file, func() error {
+		err := run(ctx, nil, "tar", args...)
+		if exit, _ := errors.AsType[*exec.ExitError](err); exit != nil && exit.ExitCode() == 1 {
+			err = nil // a file grew meanwhile: what was appended is of the next backup
+		}
+		return err
+	})
 	if err == nil {
 		err = os.Mkdir(restored, durable.DirMode)
 	}

@@ -96,6 +96,9 @@ func parseSample(text string) (m task.ServerMetric, err error) {
 			return 0
 		}
 		n, wrong := strconv.ParseFloat(fields[column], 64)
+		if wrong == nil && !(n >= 0 && n < 1e15) { // also what is no number
+			wrong = fmt.Errorf("%q is no figure of a server", fields[column])
+		}
 		err = cmp.Or(err, wrong)
 		return n
 	}
@@ -107,10 +110,10 @@ func parseSample(text string) (m task.ServerMetric, err error) {
 		}
 	}
 	if total > 0 {
-		m.CPU = math.Round(1000*(total-idle)/total) / 10
+		m.CPU = math.Round(1000*min(max(0, total-idle)/total, 1)) / 10 // that of waiting can go back
 	}
 	const kPerM, kPerG = 1 << 10, 1 << 20
-	m.Load, m.MemTotal, m.MemUsed = number(0, 0), int(number(3, 1)/kPerM), int((number(3, 1)-number(4, 1))/kPerM)
+	m.Load, m.MemTotal, m.MemUsed = number(0, 0), int(number(3, 1)/kPerM), int(max(0, number(3, 1)-number(4, 1))/kPerM)
 	m.DiskTotal, m.DiskUsed = math.Round(100*number(5, 1)/kPerG)/100, math.Round(100*number(5, 2)/kPerG)/100
 	return m, err
 }
@@ -233,6 +236,9 @@ func (f *Fleet) syncUsage(ctx context.Context) (string, error) {
 		query := url.Values{"start_date": {now.AddDate(0, 0, -1).Format(time.DateOnly)}, "end_date": {now.Format(time.DateOnly)}, "page_size": {"1000"}}
 		if err := f.ask(ctx, in, "/user/daily/activity", "api_key", query, &answer); err != nil {
 			return err
+		}
+		if answer.Results == nil {
+			return errors.New("LiteLLM's answer to GET /user/daily/activity says nothing of days")
 		}
 		for _, r := range answer.Results {
 			if _, err := time.Parse(time.DateOnly, r.Date); err != nil || r.Metrics == nil {

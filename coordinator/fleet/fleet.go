@@ -97,9 +97,9 @@ func (in *Instance) Check(servers []Server, known []Instance) (key string, err e
 	if u, err := url.Parse(in.Gateway); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return "gateway", fmt.Errorf("%q is not a URL such as http://10.0.0.5:18789/health", in.Gateway)
 	}
-	for key, file := range map[string]string{"config_path": in.ConfigPath, "bootstrap_path": in.BootstrapPath} {
+	for i, file := range []string{in.ConfigPath, in.BootstrapPath} { // the second can follow from the first
 		if !path.IsAbs(file) || path.Clean(file) != file || strings.ContainsAny(file, "\x00\r\n") {
-			return key, fmt.Errorf("%q is not an absolute path without .. and without a line break", file)
+			return []string{"config_path", "bootstrap_path"}[i], fmt.Errorf("%q is not an absolute path without .. and without a line break", file)
 		}
 	}
 	return "", nil
@@ -153,12 +153,14 @@ type Fleet struct {
 	jobs   Jobs
 	client *http.Client
 	wake   chan struct{}
-	all    chan struct{} // bounds what is at work at one time
+	all    chan struct{}            // bounds what is at work at one time
+	ssh    map[string]chan struct{} // bounds the connections to each server
 
 	files  sync.Mutex // held while a file of the state directory is changed
 	mu     sync.Mutex // guards what follows
 	checks map[string]check
 	locks  map[string]*sync.Mutex // of instances, held while one is changed
+	stale  map[string]bool        // of instances whose configuration was written since they were restarted
 }
 
 // A check is how a check of an instance went.
@@ -177,10 +179,14 @@ const (
 
 // New returns a fleet. It does nothing by itself before [Fleet.Run].
 func New(room Room, due Jobs, opts Options) *Fleet {
-	return &Fleet{
+	f := &Fleet{
 		opts: opts, room: room, jobs: due, client: &http.Client{Timeout: httpTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		wake: make(chan struct{}, 1), all: make(chan struct{}, mostAll), checks: map[string]check{}, locks: map[string]*sync.Mutex{},
+		wake: make(chan struct{}, 1), all: make(chan struct{}, mostAll), ssh: map[string]chan struct{}{}, checks: map[string]check{}, locks: map[string]*sync.Mutex{}, stale: map[string]bool{},
 	}
+	for _, s := range opts.Servers {
+		f.ssh[s.ID] = make(chan struct{}, mostSSH)
+	}
+	return f
 }
 
 // Names are the jobs of package fleet that schedules can run, with the times of those that are usual.
@@ -237,6 +243,19 @@ func (f *Fleet) alone(id string) (end func()) {
 	f.mu.Unlock()
 	lock.Lock()
 	return lock.Unlock
+}
+
+// setStale notes whether an instance has not read its configuration yet.
+func (f *Fleet) setStale(id string, isStale bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stale[id] = isStale
+}
+
+func (f *Fleet) isStale(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stale[id]
 }
 
 // where returns the instances whose control records are so.

@@ -46,7 +46,7 @@ func (f *Fleet) Instances() []task.Instance {
 
 func (f *Fleet) view(in *Instance, c state.Control) task.Instance {
 	v := task.Instance{
-		ID: in.ID, Server: in.Server, Service: in.Service, Gateway: in.Gateway, User: c.User, TgUser: c.TgUser, ClaimedAt: c.ClaimedAt, BotRef: c.BotRef, Health: c.Health, FailCount: c.FailCount,
+		ID: in.ID, Server: in.Server, Service: in.Service, Gateway: shown(in.Gateway), User: c.User, TgUser: c.TgUser, ClaimedAt: c.ClaimedAt, BotRef: c.BotRef, Health: c.Health, FailCount: c.FailCount,
 	}
 	if v.Health == "" {
 		v.Health = unknownText
@@ -63,6 +63,16 @@ func (f *Fleet) view(in *Instance, c state.Control) task.Instance {
 		}
 	}
 	return v
+}
+
+// shown returns a URL of the configuration without what can be secret in it.
+func shown(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
 }
 
 // checkAll is the job health_check.

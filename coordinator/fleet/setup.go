@@ -129,13 +129,18 @@ func (f *Fleet) look(ctx context.Context, setups chan struct{}) error {
 	}
 	now := f.opts.Now()
 	for id, c := range f.room.Controls(state.ControlInstance) {
-		if _, err := f.instance(id); err != nil || c.InitAt.IsZero() || f.jobs.HasKey(setupKey(id, c.InitAt)) {
+		if _, err := f.instance(id); err != nil || c.InitAt.IsZero() {
 			continue
 		}
-		if _, _, err := f.jobs.Enqueue(ctx, jobs.Spec{
-			ObjectType: jobs.Instance, ObjectID: id, Action: jobs.InitInstance, RunAt: now, Priority: "high", IdempotencyKey: setupKey(id, c.InitAt),
-		}); err != nil {
-			return err
+		for _, at := range []time.Time{c.ClaimedAt, c.InitAt} { // what came soon after the claim does not replace it
+			if at.IsZero() || f.jobs.HasKey(setupKey(id, at)) {
+				continue
+			}
+			if _, _, err := f.jobs.Enqueue(ctx, jobs.Spec{
+				ObjectType: jobs.Instance, ObjectID: id, Action: jobs.InitInstance, RunAt: now, Priority: "high", IdempotencyKey: setupKey(id, at),
+			}); err != nil {
+				return err
+			}
 		}
 	}
 	room := mostSetups - len(setups)
@@ -187,6 +192,9 @@ func (f *Fleet) setUp(ctx context.Context, j *jobs.Job) error {
 
 func (f *Fleet) restart(ctx context.Context, in *Instance) error {
 	_, err := f.remote(ctx, in.Server, restart, "", nil, in.Service)
+	if err == nil {
+		f.setStale(in.ID, false)
+	}
 	return err
 }
 
@@ -255,6 +263,7 @@ func (f *Fleet) compare(ctx context.Context, in *Instance, c *state.Control, rep
 	if err := enc.Encode(root); err != nil {
 		return nil, err
 	}
+	f.setStale(in.ID, true)
 	return differs, f.write(ctx, in.Server, in.ConfigPath, out.Bytes(), was)
 }
 
@@ -312,12 +321,13 @@ func (f *Fleet) sync(ctx context.Context, in *Instance, repair bool) (string, er
 	defer f.alone(in.ID)()
 	c := f.control(in.ID)
 	differs, err := f.compare(ctx, in, &c, repair)
-	if len(differs) == 0 || err != nil {
-		return strings.Join(differs, ", "), err
-	}
 	text := strings.Join(differs, ", ")
-	if repair {
+	switch {
+	case err != nil || !repair:
+	case text != "":
 		text, err = "repaired: "+text, f.restart(ctx, in)
+	case f.isStale(in.ID): // it was repaired, and the restart failed
+		text, err = "restarted after a repair", f.restart(ctx, in)
 	}
 	return text, err
 }

@@ -22,9 +22,12 @@ import (
 // a file is to have.
 const (
 	// asOwner runs the script in $1 as the owner of the directory of a file, if we are root there: others may write in
-	// that directory, and could let root write where they may not.
+	// that directory, and could let root write where they may not. Of those above it, the highest that is not root's counts:
+	// its owner can put a link in place of what is below.
 	asOwner = `set -eu; IFS= read -r file; dir=$(dirname -- "$file"); as=
-if [ "$(id -u)" = 0 ]; then as="setpriv --reuid $(stat -c %u -- "$dir") --regid $(stat -c %g -- "$dir") --clear-groups"; fi
+if [ "$(id -u)" = 0 ]; then
+up=$dir; while [ "$up" != / ]; do if [ "$(stat -c %u -- "$up")" != 0 ]; then dir=$up; fi; up=$(dirname -- "$up"); done
+as="setpriv --reuid $(stat -c %u -- "$dir") --regid $(stat -c %g -- "$dir") --clear-groups"; fi
 exec $as sh -c "$1" sh "$file"`
 
 	readFile = `set -eu; if [ -e "$1" ]; then echo there; cat -- "$1"; else echo missing; fi`
@@ -79,6 +82,12 @@ func (f *Fleet) onFile(ctx context.Context, server, file, script string, content
 func (f *Fleet) remote(ctx context.Context, server, script, inner string, content []byte, lines ...string) ([]byte, error) {
 	i := slices.IndexFunc(f.opts.Servers, func(s Server) bool { return s.ID == server })
 	command := "exec sh -c " + quote(script) + " sh " + quote(inner)
+	select {
+	case f.ssh[server] <- struct{}{}:
+		defer func() { <-f.ssh[server] }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("server %s has been busy: %w", server, ctx.Err())
+	}
 	ctx, cancel := context.WithTimeout(ctx, sshTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3",
