@@ -7,6 +7,7 @@
 package checkout
 
 import (
+	_ "embed"
 	"strconv"
 	"strings"
 
@@ -31,124 +32,23 @@ const (
 )
 
 // prelude sets up git so that it runs no program of the checkout's, and takes its objects as they are.
-func prelude(root string) string {
-	return "root=" + state.ShellQuote(root) + `
-unset GIT_DIR GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE GIT_CONFIG GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_PREFIX
-export GIT_OPTIONAL_LOCKS=0 GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=none GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null GIT_TERMINAL_PROMPT=0 GIT_LITERAL_PATHSPECS=1 GIT_PAGER=cat LC_ALL=C GIT_WORK_TREE="$root"
-GIT_DIR=$(cd "$root" && git rev-parse --absolute-git-dir) && export GIT_DIR || exit # whatever lies below and looks like a repository
-filters=$(git config --name-only --get-regexp '^filter\.') || [ $? = 1 ] || exit
-n=0
-set_config() { eval "export GIT_CONFIG_KEY_$n=\"\$1\" GIT_CONFIG_VALUE_$n=\"\$2\""; n=$((n + 1)); export GIT_CONFIG_COUNT=$n; }
-set_config core.fsmonitor false; set_config core.splitIndex false; set_config index.skipHash true; set_config core.hooksPath /dev/null
-set_config core.ignoreStat false; set_config core.trustCtime true; set_config core.checkStat default
-set_config core.logAllRefUpdates false; set_config core.quotePath false; set_config core.safecrlf false; set_config core.symlinks true; set_config advice.graftFileDeprecated false; set_config diff.relative false
-IFS='
-'
-set -f
-for x in $filters; do
-	for y in clean smudge process; do set_config "${x%.*}.$y" ""; done
-	set_config "${x%.*}.required" false
-done
-unset IFS
-set +f
-`
-}
+func prelude(root string) string { return "root=" + state.ShellQuote(root) + "\n" + setUp }
+
+// setUp is the rest of the prelude.
+//
+//go:embed prelude.sh
+var setUp string
 
 // snapshot is the script that makes a snapshot. It leaves the id of the tree in the variable t. A private
 // index has the stat data of all files, so that git hashes only those that have changed. The variables d
 // and keep are [Place].Dir and Kept. What is in the tree b, if any, is in t too, even if git ignores it by now.
-const snapshot = `# Paths: i is the user's index, x info/exclude, p the workspace relative to the top.
-i=$(git rev-parse --path-format=absolute --git-path index --git-path info/exclude --show-prefix && echo .) && cd "$GIT_WORK_TREE" || exit
-p=${i#*
-}; i=${i%%
-*}; x=${p%%
-*}; p=${p#*
-}; p=${p%
-.}
-# Copy the user's index to base, and all ignore rules outside the tree to excludes.
-for y in "$i" "$x" .gitignore .gitattributes; do [ ! -e "$y" ] || { [ -f "$y" ] && [ -z "$(find -L "$y" -prune -size +1048576)" ]; } || { echo "$y is no file, or is over 512 MiB" >&2; exit 3; }; done
-[ ! -e "$i" ] || cp -p "$i" "$d/base" || exit
-: >"$d/excludes"
-for y in "$x" "$(git config --type=path core.excludesFile || echo "${XDG_CONFIG_HOME:-$HOME/.config}/git/ignore")"; do
-	[ ! -f "$y" ] || { head -c 1048576 "$y" && echo; } >>"$d/excludes" || exit
-done
-set_config core.excludesFile "$d/excludes"
-export d GIT_INDEX_FILE="$d/index"
-lines() { tr '\n\0' '\0\n'; } # between names that end with a NUL, and lines
-# with_filter '!~' prints the files that have a filter, '~' the others.
-with_filter() { git check-attr -z --stdin filter | lines | awk 'NR%3 == 1 { n = $0 } NR%3 == 0 && $0 '$1' /^(unspecified|unset)$/ { print n }' | lines; }
-# list_changes lists the files that differ from the private index: those that are files or links in there, the others in gone.
-# It creates the file ignores if a .gitignore is one of them. With o=1, git may update its cache of untracked files.
-list_changes() {
-	rm -f "$d/gone" "$d/there" "$d/ignores"
-	GIT_OPTIONAL_LOCKS=$o git -c core.untrackedCache=true -c status.showUntrackedFiles=all status -z --porcelain --no-renames --ignore-submodules=all -- ${p:+"./$p"} >"$d/status" || return
-	[ ! -s "$d/status" ] || xargs -0 sh -c 'for x do
-		n=${x#???}
-		case $n in .gitignore|*/.gitignore) : >"$d/ignores" ;; esac
-		case $x in
-		?" "*|*/) ;;
-		[!UD]D*) printf "%s\0" "$n" >&3 ;;
-		*) if [ -f "$n" ] || [ -L "$n" ]; then printf "./%s\0" "$n"; else printf "%s\0" "$n" >&3; fi ;;
-		esac
-	done' sh <"$d/status" >"$d/there" 3>"$d/gone"
-}
-# list_ignored lets the private index have no ignored files but those that the user's index has, and with b those of b.
-list_ignored() {
-	[ -n "$b" ] || { t= o=1 && git ls-files -ciz --exclude-standard | git update-index -z --force-remove --stdin; } || return
-	GIT_INDEX_FILE="$d/base" git ls-files -sciz --exclude-standard >"$d/ignored" || return
-	[ ! -s "$d/ignored" ] || { t= && git update-index -z --index-info <"$d/ignored"; }
-}
-# Link what the last snapshot before an attempt has kept, unless another one is replacing it right now.
-k=$d/kept
-mkdir "$k" && ln "$keep/base" "$keep/excludes" "$keep/index" "$keep/tree" "$k" 2>/dev/null && [ "$keep/base" -ef "$k/base" ] || rm -f "$k"/*
-# Continue with its private index. If there is none, begin with a copy of the user's. Remove the flags that hide changes, and the files with a filter, which are then added as they are.
-o=0
-if t=$(cat "$k/tree" 2>/dev/null) && git cat-file -e "$t" 2>/dev/null; then
-	ln "$k/index" "$d/index" || exit
-else
-	t= o=1
-	[ ! -e "$d/base" ] || cp -p "$d/base" "$d/index" || exit
-	git ls-files -z -v | lines | sed -n 's/^[hsS] //p' | lines >"$d/hidden"
-	for y in assume-unchanged skip-worktree; do [ ! -s "$d/hidden" ] || git update-index -z --no-$y --stdin <"$d/hidden" || exit; done
-	[ -z "$filters" ] || git ls-files -z | with_filter '!~' >"$d/filtered"
-	[ ! -s "$d/filtered" ] || git update-index -z --force-remove --stdin <"$d/filtered" || exit
-fi
-[ "$t" = "${b:-$t}" ] || { t= && git read-tree --reset --no-sparse-checkout "$b"; } || exit
-{ cmp -s "$d/excludes" "$k/excludes" && cmp -s "$d/base" "$k/base"; } || list_ignored || exit
-list_changes || exit
-[ -n "$b" ] || [ ! -e "$d/ignores" ] || { list_ignored && list_changes; } || exit
-# Files over 10 MiB are large. If the others come to more than 256 MiB, so are the largest of them.
-m=20480
-while [ -s "$d/there" ]; do
-	xargs -0 sh -c 'find "$@" -prune -type f -size +'$m' -print0' sh <"$d/there" >>"$d/large"
-	[ ! -s "$d/large" ] || { xargs -0 sh -c 'find "$@" -prune ! \( -type f -size +'$m' \) -print0' sh <"$d/there" >"$d/small" && mv "$d/small" "$d/there"; }
-	xargs -0 ls -lnd <"$d/there" | awk '/^-/ { s += $5 } END { exit (s > 268435456) }' && break
-	m=$((m / 4))
-done
-[ $m = 20480 ] || sleep 1 # git looks at the content of files that are as new as its index
-# Record a line with the size and time of each large file that is untracked or has a filter. A filter of git's makes
-# it, in a git directory that has no other, so that git sees by their stat data whether they change.
-[ ! -s "$d/large" ] || {
-	y=$(git rev-parse --path-format=absolute --git-path objects) && f=$(git rev-parse --show-object-format) &&
-	(unset GIT_DIR GIT_WORK_TREE && git init -q --bare --template= --object-format="$f" "$d/git") && mkdir "$d/git/info" && echo '* filter=stint -text -ident -working-tree-encoding' >"$d/git/info/attributes" &&
-	GIT_DIR="$d/git" GIT_OBJECT_DIRECTORY="$y" git -c filter.stint.clean="f='` + notKept + `'"'; stat -c "$f%s bytes, changed at %Y" ./%f 2>/dev/null || stat -f "$f%z bytes, changed at %m" ./%f' update-index -z --add --remove --replace --stdin <"$d/large" &&
-	GIT_INDEX_FILE="$d/base" xargs -0 git ls-files -z -- <"$d/large" | with_filter '~' | tee -a "$d/gone" >>"$d/there"
-} || exit
-# Bring the private index up to date, and write its tree.
-[ ! -s "$d/gone" ] || git update-index -z --force-remove --stdin <"$d/gone" || exit
-[ ! -s "$d/there" ] || git update-index -z --add --remove --stdin <"$d/there" 2>/dev/null || { # some cannot be read
-	xargs -0 sh -c 'for x do [ -e "$x" ] && [ ! -r "$x" ] || printf "%s\0" "$x"; done' sh <"$d/there" >"$d/readable"
-	git update-index -z --add --remove --stdin <"$d/readable" || exit
-}
-[ -n "$t" ] && [ ! -s "$d/gone" ] && [ ! -s "$d/there" ] && [ ! -s "$d/large" ] || t=$(git write-tree --missing-ok) || exit
-# Keep the index of a snapshot before an attempt for the next ones.
-[ -n "$b" ] || [ ! -d "$keep" ] || { rm -rf "$keep" "$d/new" && mkdir -m 700 "$d/new" && ln "$d/index" "$d/base" "$d/excludes" "$d/new" && echo "$t" >"$d/new/tree" && chmod 600 "$d/new"/* && mv "$d/new" "$keep"; }
-cd - >/dev/null
-`
+//
+//go:embed snapshot.sh
+var snapshot string
 
 // command returns a snapshot that looks at all files of the tree base, if any, with what follows it.
 func (p *Place) command(base, then string) string {
-	return prelude(p.Root) + "d=" + state.ShellQuote(p.Dir) + " keep=" + state.ShellQuote(p.Kept) + " b=" + state.ShellQuote(base) + "\n" + snapshot + then
+	return prelude(p.Root) + "d=" + state.ShellQuote(p.Dir) + " keep=" + state.ShellQuote(p.Kept) + " b=" + state.ShellQuote(base) + "\n" + strings.Replace(snapshot, "@NOT_KEPT@", notKept, 1) + then
 }
 
 // Begin returns the command that makes the snapshot before an attempt under that name, and prints the tree.

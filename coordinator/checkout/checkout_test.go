@@ -501,3 +501,14 @@ func FuzzParseChanges(f *testing.F) {
 		readChanges(output)
 	})
 }
+
+// TestScriptsAreShell: sh reads each script alone.
+func TestScriptsAreShell(t *testing.T) {
+	for name, text := range map[string]string{"prelude": setUp, "snapshot": snapshot, "stage": stage} {
+		cmd := exec.Command("sh", "-n")
+		cmd.Stdin = strings.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil || len(text) < 100 {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
