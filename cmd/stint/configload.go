@@ -200,9 +200,6 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 			})
 		case section == "" && s == nil && name == "instance":
 			_, err = readBlocks(f, name, t[name], func() (in fleet.Instance) { return in }, func(in *fleet.Instance) (key string, err error) {
-				if _, err := checkRef(in.KeyRef); err != nil {
-					return "litellm_key_ref", err
-				}
 				key, err = in.Check(f.config.Servers, f.config.Instances)
 				f.config.Instances = append(f.config.Instances, *in)
 				return key, err
