@@ -26,7 +26,7 @@ type Schema struct {
 	fields []field
 	byName map[string]int // places in fields
 
-	done func(v reflect.Value, given []string) // called with each object, and the names that its fields were sent by; nil: nobody
+	done func(v reflect.Value, given [maxFields]string) // called with each object, and the names that its fields were sent by; nil: nobody
 }
 
 // A field is one of a struct.
@@ -133,10 +133,8 @@ func (f Faults) Error() string {
 	return "the request is not valid: " + strings.Join(out, "; ")
 }
 
-const (
-	maxComplaints = 10   // of one answer
-	maxFaults     = 1000 // that are looked for
-)
+// maxComplaints bounds the faults of one answer. Once there are more, the rest is not looked at.
+const maxComplaints = 10
 
 // NotJSON is what the fault of a body begins with that is no JSON text at all: the answer is 400 and not 422.
 const NotJSON = "the body is not JSON: "
@@ -166,7 +164,7 @@ func (s *Schema) Decode(data []byte, v reflect.Value) error {
 
 func decode(data []byte, s *Schema, v reflect.Value) decoder {
 	d := decoder{data: data}
-	d.value(s, v)
+	d.value(s, v, false)
 	d.next()
 	return d
 }
@@ -220,7 +218,7 @@ func (d *decoder) inFile(name string) error {
 
 // note notes a fault of the present value.
 func (d *decoder) note(f Fault) {
-	if d.bad = d.bad || len(d.faults) == maxFaults; d.bad {
+	if d.bad = d.bad || len(d.faults) > maxComplaints; d.bad {
 		return
 	}
 	f.At, f.offset = "body", d.at
@@ -261,26 +259,24 @@ func (d *decoder) next() byte {
 	return 0
 }
 
-// take skips blanks and a text that must be next.
-func (d *decoder) take(text string) {
-	d.next()
-	rest, found := bytes.CutPrefix(d.data[d.at:], []byte(text))
-	d.bad = d.bad || !found
-	d.at = len(d.data) - len(rest)
+// take skips blanks and a byte that must be next.
+func (d *decoder) take(c byte) {
+	d.bad = d.bad || d.next() != c
+	d.at = min(d.at+1, len(d.data))
 }
 
-// value reads the next value.
-func (d *decoder) value(s *Schema, v reflect.Value) {
+// value reads the next value, which may be null if it is a property's.
+func (d *decoder) value(s *Schema, v reflect.Value, isProperty bool) {
 	c, start, isRead := d.next(), d.at, true
-	if v.Kind() == reflect.Pointer {
-		if c == 'n' {
-			d.take("null")
-			return
-		}
+	if v.Kind() == reflect.Pointer && c != 'n' {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
 	switch kind := v.Kind(); {
+	case c == 'n':
+		if isRead = (isProperty || kind == reflect.Pointer) && string(d.word()) == "null"; isRead {
+			v.SetZero()
+		}
 	case c == '"' && s.isTime:
 		isRead = v.Addr().Interface().(*time.Time).UnmarshalText(d.text()) == nil || d.bad
 	case c == '"' && kind == reflect.String:
@@ -288,17 +284,12 @@ func (d *decoder) value(s *Schema, v reflect.Value) {
 		if v.SetString(string(text)); s.isKey && len(text) == 0 {
 			d.note(Fault{Text: "the idempotency key is empty; give the key a value, or leave it out"})
 		}
-	case (c == 't' || c == 'f') && kind == reflect.Bool:
-		d.take(strconv.FormatBool(c == 't'))
-		v.SetBool(c == 't')
-	case (c == '-' || c >= '0' && c <= '9') && kind == reflect.Int:
-		isRead = d.number(v) || d.bad
 	case c == '[' && kind == reflect.Slice:
 		d.list(s, v)
 	case c == '{' && kind == reflect.Struct && !s.isTime:
 		d.object(s, v)
-	default:
-		isRead = false
+	default: // what is cut off where a word ends is no value either
+		isRead = json.Unmarshal(d.word(), v.Addr().Interface()) == nil
 	}
 	if !isRead {
 		d.at = start
@@ -306,9 +297,22 @@ func (d *decoder) value(s *Schema, v reflect.Value) {
 	}
 }
 
+// word reads a number, true, false or null.
+func (d *decoder) word() []byte {
+	start := d.at
+	for d.at < len(d.data) && strings.IndexByte(" \t\r\n,]}", d.data[d.at]) < 0 {
+		d.at++
+	}
+	return d.data[start:d.at]
+}
+
 // text reads a string.
 func (d *decoder) text() []byte {
 	escaped := false
+	if d.next() != '"' {
+		d.bad = true
+		return nil
+	}
 	for i := d.at + 1; i < len(d.data) && d.data[i] >= ' '; i++ {
 		switch d.data[i] {
 		case '\\':
@@ -337,26 +341,16 @@ func replacements(quoted []byte) int {
 	return bytes.Count(plain, []byte("\uFFFD")) + bytes.Count(plain, []byte(`\ufffd`))
 }
 
-// number reports whether it has read a whole number.
-func (d *decoder) number(v reflect.Value) bool {
-	rest := bytes.TrimLeft(d.data[d.at:], "+-.0123456789Ee")
-	literal := d.data[d.at : len(d.data)-len(rest)]
-	d.at += len(literal)
-	d.bad = d.bad || !json.Valid(literal)
-	n, err := strconv.Atoi(string(literal))
-	v.SetInt(int64(n))
-	return err == nil
-}
-
 // more reports whether another value comes in a list or an object that has n of them so far, and skips what is before it.
 func (d *decoder) more(n int, end byte) bool {
-	c := d.next()
-	if c == end || n > 0 && c == ',' {
+	if d.next() == end {
 		d.at++
-	} else if n > 0 || c == 0 {
-		d.bad = true
+		return false
 	}
-	return c != end && !d.bad && !d.long
+	if n > 0 {
+		d.take(',')
+	}
+	return !d.bad && !d.long
 }
 
 func (d *decoder) list(s *Schema, v reflect.Value) {
@@ -365,13 +359,13 @@ func (d *decoder) list(s *Schema, v reflect.Value) {
 	d.at++
 	d.path = append(d.path, step{})
 	for n := 0; d.more(n, ']'); n++ {
-		if d.long = ofTasks && n == MaxBatch; d.long || ofTasks && len(d.faults) > maxComplaints {
-			return // before it takes a thousand times the memory of its body
+		if d.long = ofTasks && n == MaxBatch; d.long {
+			return
 		}
 		v.Grow(1)
 		v.SetLen(n + 1)
 		d.path[len(d.path)-1].index = n
-		d.value(s.items, v.Index(n))
+		d.value(s.items, v.Index(n), false)
 		if n == 0 && ofTasks {
 			v.Grow(min(len(d.data)/d.at, 10_000)) // most lists are of much the same
 		}
@@ -385,14 +379,10 @@ func (d *decoder) object(s *Schema, v reflect.Value) {
 	d.path = append(d.path, step{index: -1})
 	here := len(d.path) - 1
 	for n := 0; d.more(n, '}'); n++ {
-		if d.next() != '"' {
-			d.bad = true
-			break
-		}
 		at := &d.path[here]
 		i := s.find(d.text(), &at.sent)
 		at.name = at.sent
-		if d.take(":"); i < 0 {
+		if d.take(':'); i < 0 {
 			d.next()
 			d.refuse(Fault{Text: "unexpected property", unknown: s})
 			continue
@@ -404,14 +394,9 @@ func (d *decoder) object(s *Schema, v reflect.Value) {
 			d.note(Fault{Text: given[i] + " and " + at.sent + " mean the same; leave one of them out"})
 		}
 		given[i] = at.sent
-		if d.next() == 'n' {
-			d.take("null")
-			v.Field(f.index).SetZero()
-		} else {
-			d.value(f.Schema, v.Field(f.index))
-		}
+		d.value(f.Schema, v.Field(f.index), true)
 	}
 	if d.path = d.path[:here]; s.done != nil {
-		s.done(v, given[:])
+		s.done(v, given)
 	}
 }

@@ -130,7 +130,7 @@ var specsSchema = sync.OnceValue(func() *Schema {
 	files.want, files.items.want = `a list such as [{"name": "notes.txt", "content": "…"}]`, `a file such as {"name": "notes.txt", "content": "…"}`
 	one.fields[one.byName["idempotencyKey"]].isKey = true
 	session := one.byName["agentSession"]
-	one.done = func(v reflect.Value, given []string) { // one of codex's names makes that the agent if there is none
+	one.done = func(v reflect.Value, given [maxFields]string) { // one of codex's names makes that the agent if there is none
 		if s := v.Addr().Interface().(*TaskSpec); strings.HasPrefix(given[session], "codex") && s.AgentSession != "" {
 			s.Agent = cmp.Or(s.Agent, "codex")
 		}
@@ -216,7 +216,7 @@ var PatchSchema = sync.OnceValue(func() *Schema {
 func ReadPatch(data []byte, s *TaskSpec) (given map[string]string, err error) {
 	given = map[string]string{}
 	schema := *PatchSchema()
-	schema.done = func(_ reflect.Value, names []string) {
+	schema.done = func(_ reflect.Value, names [maxFields]string) {
 		for i, f := range schema.fields {
 			if names[i] != "" {
 				given[f.name] = names[i]
