@@ -93,16 +93,16 @@ func WithConfigured(list []AccountUse, configs []AccountConfig) []AccountUse {
 
 // A Filter says which tasks to list. Its zero value lists all.
 type Filter struct {
-	Status   []Status `json:"status,omitempty"`  // one of these; none: any
-	Session  string   `json:"session,omitempty"` // session key
-	Label    string   `json:"label,omitempty"`
-	TenantID string   `json:"tenantId,omitempty"`
-	Queue    string   `json:"queue,omitempty"`
-	Agent    string   `json:"agent,omitempty"`
-	Before   uint64   `json:"before,omitempty"` // of a list, only what is older than the task with this fold.Row.First; 0: from the newest on
-	Limit    int      `json:"limit,omitempty"`  // at most so many; 0: no limit
-	Prompts  bool     `json:"-"`                // also prompts; to Rows, which are all tasks then, the caller adds them
-	Text     bool     `json:"-"`                // the rows are for people: first all that run, then the others
+	Status   []Status `query:"status" doc:"Any of these, separated by commas, in one parameter or several" example:"[\"queued\",\"running\"]"`
+	Session  string   `query:"session" doc:"Tasks of this session" example:"web"`
+	Label    string   `query:"label" doc:"Tasks with this label" example:"nightly"`
+	TenantID string   `query:"tenant" doc:"Tasks of this tenant" example:"ana"`
+	Queue    string   `query:"queue" doc:"Tasks of this queue" example:"nightly"`
+	Agent    string   `query:"agent" doc:"Tasks of this agent" example:"codex"`
+	Limit    int      `query:"limit" minimum:"0" default:"100" doc:"At most so many; 0: all" example:"100"`
+	Before   uint64   // of a list, only what is older than the task with this fold.Row.First; 0: from the newest on
+	Prompts  bool     // also prompts; to Rows, which are all tasks then, the caller adds them
+	Text     bool     // the rows are for people: first all that run, then the others
 }
 
 // Match reports whether the filter lets a task through.

@@ -19,19 +19,14 @@ import (
 
 // A listFilter says which tasks a list has.
 type listFilter struct {
-	Status  []state.Status `query:"status" doc:"Any of these, separated by commas, in one parameter or several" example:"[\"queued\",\"running\"]"`
-	Session string         `query:"session" doc:"Tasks of this session" example:"web"`
-	Label   string         `query:"label" doc:"Tasks with this label" example:"nightly"`
-	Tenant  string         `query:"tenant" doc:"Tasks of this tenant" example:"ana"`
-	Queue   string         `query:"queue" doc:"Tasks of this queue" example:"nightly"`
-	Agent   string         `query:"agent" doc:"Tasks of this agent" example:"codex"`
-	Limit   int            `query:"limit" minimum:"0" default:"100" doc:"At most so many; 0: all" example:"100"`
-	Cursor  string         `query:"cursor" doc:"The next of an answer: the list goes on after its last task" example:"2s"`
+	state.Filter
+	Cursor string `query:"cursor" doc:"The next of an answer: the list goes on after its last task" example:"2s"`
 }
 
 func (f *listFilter) filter() (state.Filter, error) {
-	before, err := wire.ParseCursor(f.Cursor)
-	return state.Filter{Status: f.Status, Session: f.Session, Label: f.Label, TenantID: f.Tenant, Queue: f.Queue, Agent: f.Agent, Limit: f.Limit, Before: before}, err
+	var err error
+	f.Before, err = wire.ParseCursor(f.Cursor)
+	return f.Filter, err
 }
 
 type listInput struct {
