@@ -189,7 +189,7 @@ var keys = slices.Concat([]key{
 	listKey("capture_env", captureDefault, "variables of your shell, by name or as NAME*, that a task's programs get, but never secrets: default, none, more names", func(c *Config) *[]string { return &c.CaptureEnv }, splitNames),
 	listKey("env", "", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }, splitNames),
 	postgresURLKey(),
-	urlFileKey("postgres_url_file", "file of mode 600 that holds this URL; it is read for each connection", func(c *Config) *string { return &c.PostgresURLFile }).in("postgres"),
+	checkedKey("postgres_url_file", "", "file of mode 600 that holds this URL; it is read for each connection", func(c *Config) *string { return &c.PostgresURLFile }, checkURLFile).in("postgres"),
 	numberKey("postgres_pool_size", "10", 1, 1000, "connections to it at most", func(c *Config) *int { return &c.PostgresPoolSize }).in("postgres"),
 	sizeKey("postgres_inline_threshold", "1MiB", maxInline, "size up to which files are copied whole; of larger ones path and hash", func(c *Config) *int64 { return &c.PostgresInline }).in("postgres"),
 	numberKey("postgres_stdout_limit", "10000", 0, 10_000_000, "characters of a run's output and of its errors that are copied", func(c *Config) *int { return &c.PostgresOutput }).in("postgres"),
@@ -579,13 +579,15 @@ func textKey(name, def, help string, field func(*Config) *string) key {
 
 // pathKey is a text that must be an absolute path or empty; ~/ is the home.
 func pathKey(name, help string, field func(*Config) *string) key {
-	return checkedKey(name, "", help, field, func(s string) (string, error) {
-		s, err := expandHome(s)
-		if err == nil && s != "" && !filepath.IsAbs(s) {
-			err = fmt.Errorf("%q is not an absolute path", s)
-		}
-		return s, err
-	})
+	return checkedKey(name, "", help, field, checkPath)
+}
+
+func checkPath(s string) (string, error) {
+	s, err := expandHome(s)
+	if err == nil && s != "" && !filepath.IsAbs(s) {
+		err = fmt.Errorf("%q is not an absolute path", s)
+	}
+	return s, err
 }
 
 // checkNote returns the path of a note below a workspace, or "".

@@ -404,17 +404,12 @@ func postgresURLKey() key {
 	return k
 }
 
-// urlFileKey is the path of a file that has a URL. What is no path may be that URL, so no error shows it.
-func urlFileKey(name, help string, field func(*Config) *string) key {
-	k := pathKey(name, help, field)
-	set := k.set
-	k.set = func(c *Config, s string) error {
-		if s != "" && !strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "~/") {
-			return errors.New("it is not the absolute path of a file")
-		}
-		return set(c, s)
+// checkURLFile returns the path of a file that has a URL. What is no path may be that URL, so no error shows it.
+func checkURLFile(s string) (string, error) {
+	if s != "" && !strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "~/") {
+		return "", errors.New("it is not the absolute path of a file")
 	}
-	return k
+	return checkPath(s)
 }
 
 // checkHost returns the name of a machine, or "".
