@@ -168,7 +168,7 @@ func (a *app) schedules(ctx context.Context) ([]task.Schedule, error) {
 }
 
 // schedulesFile returns schedules.toml, of a state directory that is made if need be.
-func (a *app) schedulesFile(make bool) (*schedulesFile, error) {
+func (a *app) schedulesFile(make bool) (*stateFile[schedule.Schedule], error) {
 	cfg, err := a.base()
 	dir, wrong := a.state()
 	if make && cmp.Or(err, wrong) == nil {
@@ -212,7 +212,7 @@ func (a *app) cronRmCommand() *cobra.Command {
 }
 
 // findSchedule returns the schedule of that name, and the file in which it may stand.
-func (a *app) findSchedule(name string) (file *schedulesFile, s schedule.Schedule, err error) {
+func (a *app) findSchedule(name string) (file *stateFile[schedule.Schedule], s schedule.Schedule, err error) {
 	if file, err = a.schedulesFile(false); err != nil {
 		return nil, s, err
 	}

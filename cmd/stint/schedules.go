@@ -123,12 +123,9 @@ func blockFields(block any) (names []string, fields map[string]reflect.Value) {
 	return names, fields
 }
 
-// A schedulesFile is schedules.toml of a state directory, with the schedules of the configuration beside it.
-type schedulesFile struct{ stateFile[schedule.Schedule] }
-
-func newSchedulesFile(stateDir string, cfg *Config) *schedulesFile {
-	f := &schedulesFile{}
-	f.path, f.list = filepath.Join(stateDir, schedulesName), cfg.Schedules
+// newSchedulesFile returns schedules.toml of a state directory, with the schedules of the configuration beside it.
+func newSchedulesFile(stateDir string, cfg *Config) *stateFile[schedule.Schedule] {
+	f := &stateFile[schedule.Schedule]{path: filepath.Join(stateDir, schedulesName), list: cfg.Schedules}
 	f.try = "correct it there; until then what stood there before holds"
 	f.parse = func(text []byte) ([]schedule.Schedule, error) { return parseSchedules(text, cfg.Schedules, f.list) }
 	return f
