@@ -63,46 +63,50 @@ var accountID = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 // variableName is what a program may find in its environment.
 var variableName = lazy.Regexp(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// check returns what is wrong with an account, and the key at fault.
-func (a *account) check(given map[string]toml.Primitive) (key, wrong string) {
+// check returns what is wrong with an account, and the key at fault. before are the accounts before it, and the default ones.
+func (a *account) check(given map[string]toml.Primitive, before []account) (key string, err error) {
 	kind := findKind(a.Tool)
+	a.Title = cmp.Or(a.Title, a.ID)
 	_, hasMax := given["max"]
 	switch {
 	case !accountID().MatchString(a.ID):
-		return "", fmt.Sprintf("%q cannot be the id of an account: use letters, digits, dashes and underscores", a.ID)
+		return "", fmt.Errorf("%q cannot be the id of an account: use letters, digits, dashes and underscores", a.ID)
 	case a.Tool == "":
-		return "tool", "tool is missing; it has to be one of " + strings.Join(agentNames, ", ")
+		return "tool", fmt.Errorf("tool is missing; it has to be one of %s", strings.Join(agentNames, ", "))
 	case kind == nil:
-		return "tool", fmt.Sprintf("tool is %q; it has to be one of %s", a.Tool, strings.Join(agentNames, ", "))
+		return "tool", fmt.Errorf("tool is %q; it has to be one of %s", a.Tool, strings.Join(agentNames, ", "))
 	case findKind(a.ID) != nil && !a.isDefault():
-		return "tool", fmt.Sprintf("%s is the id of %s's own account; give this one another", a.ID, a.ID)
+		return "tool", fmt.Errorf("%s is the id of %s's own account; give this one another", a.ID, a.ID)
 	case hasMax && a.Max < 1:
-		return "max", fmt.Sprintf("max is %d; at least one task has to be allowed (stint account disable %s lets none run)", a.Max, a.ID)
+		return "max", fmt.Errorf("max is %d; at least one task has to be allowed (stint account disable %s lets none run)", a.Max, a.ID)
 	case a.isDefault() && a.CredRef != "":
-		return "cred_ref", a.ID + " is your own login and takes no cred_ref; add an account for it: stint account add"
+		return "cred_ref", fmt.Errorf("%s is your own login and takes no cred_ref; add an account for it: stint account add", a.ID)
 	case a.CredRef != "" && kind.KeyEnv == "":
-		return "cred_ref", a.Tool + " has no credentials"
+		return "cred_ref", fmt.Errorf("%s has no credentials", a.Tool)
 	}
 	if _, err := limits.ParseBudget(a.Budget); err != nil {
-		return "budget", "budget: " + err.Error()
+		return "budget", fmt.Errorf("budget: %w", err)
 	}
 	if _, err := limits.ParsePercent(a.Reserve); err != nil {
-		return "reserve", "reserve: " + err.Error()
+		return "reserve", fmt.Errorf("reserve: %w", err)
 	}
 	if _, err := limits.ParseHours(a.Hours); err != nil {
-		return "hours", "hours: " + err.Error()
+		return "hours", fmt.Errorf("hours: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.env)) {
 		if !variableName().MatchString(name) || name == kind.HomeEnv || strings.ContainsRune(a.env[name], 0) {
-			return "env", fmt.Sprintf("env cannot set %q", name)
+			return "env", fmt.Errorf("env cannot set %q", name)
 		}
 	}
 	for key, path := range map[string]string{"env_from": a.envFrom, "cred_ref": a.CredRef} {
 		if path != "" && !filepath.IsAbs(path) {
-			return key, fmt.Sprintf("%s is %q; it has to be an absolute path", key, path)
+			return key, fmt.Errorf("%s is %q; it has to be an absolute path", key, path)
 		}
 	}
-	return "", ""
+	if o := find(before, func(o *account) bool { return o.written && o.Tool == a.Tool && o.Title == a.Title }); o != nil {
+		return "name", fmt.Errorf("%s has an account of that name, %q: %s", a.Tool, a.Title, o.ID)
+	}
+	return "", nil
 }
 
 // parseAccounts reads accounts.toml, the default account of each agent first. Errors begin with "accounts.toml:12: ".
@@ -131,29 +135,16 @@ func parseAccounts(text []byte) ([]account, error) {
 		if err := f.meta.PrimitiveDecode(all[id], &given); err != nil || given == nil {
 			return nil, fmt.Errorf("%s:%d: account.%s is not a section; write [account.%s]", f.name, f.line(all[id]), id, id)
 		}
-		fields := a.fields()
-		at := func(key, format string, args ...any) error {
-			p, has := given[key]
+		key, err := f.strict(given, a.fields(), nil, "")
+		if err == nil {
+			key, err = a.check(given, list)
+		}
+		if err != nil {
+			place, has := given[key]
 			if !has {
-				p = all[id]
+				place = all[id]
 			}
-			return fmt.Errorf("%s:%d: account %s: %s", f.name, f.line(p), id, fmt.Sprintf(format, args...))
-		}
-		for _, key := range f.inOrder(given) {
-			if fields[key] == nil {
-				known := slices.Sorted(maps.Keys(fields))
-				return nil, at(key, "unknown key %q; did you mean %s?", key, cmp.Or(state.Nearest(key, known), known[0]))
-			}
-			if err := f.meta.PrimitiveDecode(given[key], fields[key]); err != nil || key == "env" && a.env == nil { // the decoder lets a text pass
-				return nil, at(key, "%s has a value of another type", key)
-			}
-		}
-		if key, wrong := a.check(given); wrong != "" {
-			return nil, at(key, "%s", wrong)
-		}
-		a.Title = cmp.Or(a.Title, id)
-		if i := slices.IndexFunc(list, func(o account) bool { return o.written && o.Tool == a.Tool && o.Title == a.Title }); i >= 0 {
-			return nil, at("name", "%s has an account of that name, %q: %s", a.Tool, a.Title, list[i].ID)
+			return nil, fmt.Errorf("%s:%d: account %s: %w", f.name, f.line(place), id, err)
 		}
 		a.Variables = slices.Sorted(maps.Keys(a.env))
 		if own >= 0 {

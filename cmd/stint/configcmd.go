@@ -100,7 +100,7 @@ func (c *Config) shown() []shownKey {
 func shownBlock(b any) (list []shownKey) {
 	names, fields := blockFields(b)
 	for _, name := range names {
-		if v := fields[name]; !v.IsZero() {
+		if v := reflect.ValueOf(fields[name]).Elem(); !v.IsZero() {
 			list = append(list, shownKey{name, v.Interface(), "file"})
 		}
 	}

@@ -19,7 +19,6 @@ import (
 
 	"stint/coordinator/fleet"
 	"stint/coordinator/notify"
-	"stint/coordinator/schedule"
 	"stint/coordinator/task"
 	"stint/memory"
 	"stint/state"
@@ -165,7 +164,7 @@ func (c *Config) loadFile(src configSource) error {
 		return f.located(err)
 	}
 	_ = toml.Unmarshal(data, &c.values) // as it was decoded above
-	return f.table(top, "", nil)
+	return f.top(top)
 }
 
 // A fileReader decodes one file, strictly.
@@ -177,49 +176,42 @@ type fileReader struct {
 	src    configSource
 }
 
-// table takes the settings of the top level, of the section of that name, or of a workspace.
-func (f *fileReader) table(t map[string]toml.Primitive, section string, s *section) error {
-	names := f.inOrder(t)
+// top takes what stands at the top level.
+func (f *fileReader) top(t map[string]toml.Primitive) (err error) {
+	c, names := f.config, f.inOrder(t)
 	if i := slices.Index(names, "server"); i > 0 { // instances name them
 		names = slices.Insert(slices.Delete(names, i, i+1), 0, "server")
 	}
 	for _, name := range names {
-		var err error
-		switch {
-		case section == "" && s == nil && name == "workspace":
-			err = f.workspaces(t[name])
-		case section == "" && s == nil && name == "notify":
-			f.config.Notify, err = readBlocks(f, name, t[name], func() notify.Block { return notify.Block{On: notify.Usual()} }, (*notify.Block).Check)
-		case section == "" && s == nil && name == "governed":
-			_, err = readBlocks(f, name, t[name], func() (g memory.Governed) { return g }, f.takeGoverned)
-		case section == "" && s == nil && name == "server":
-			_, err = readBlocks(f, name, t[name], func() (s fleet.Server) { return s }, func(s *fleet.Server) (key string, err error) {
-				key, err = s.Check(f.config.Servers)
-				f.config.Servers = append(f.config.Servers, *s)
-				return key, err
+		switch p := t[name]; name {
+		case "workspace":
+			err = f.workspaces(p)
+		case "queue":
+			err = f.queues(p)
+		case "notify":
+			c.Notify, err = readBlocks(f, name, p, func(b *notify.Block, _ []notify.Block) (key string, err error) { return b.Check() })
+		case "governed":
+			c.Governed, err = readBlocks(f, name, p, f.checkGoverned)
+		case "server":
+			c.Servers, err = readBlocks(f, name, p, (*fleet.Server).Check)
+		case "instance":
+			c.Instances, err = readBlocks(f, name, p, func(in *fleet.Instance, before []fleet.Instance) (key string, err error) {
+				return in.Check(c.Servers, before)
 			})
-		case section == "" && s == nil && name == "instance":
-			_, err = readBlocks(f, name, t[name], func() (in fleet.Instance) { return in }, func(in *fleet.Instance) (key string, err error) {
-				key, err = in.Check(f.config.Servers, f.config.Instances)
-				f.config.Instances = append(f.config.Instances, *in)
-				return key, err
-			})
-		case section == "" && s == nil && name == "schedule":
-			var list []schedule.Schedule
-			if list, err = f.schedules(t[name], nil); err == nil {
-				err = noTwins(list)
+		case "schedule":
+			if c.Schedules, err = f.schedules(p, nil); err == nil {
+				err = noTwins(c.Schedules)
 			}
-			f.config.Schedules = list
-		case section == "" && s == nil && name == "queue":
-			err = f.queues(t[name])
-		case section == "" && s == nil && slices.ContainsFunc(keys, func(k key) bool { return k.section == name }):
-			var values map[string]toml.Primitive
-			if err := f.meta.PrimitiveDecode(t[name], &values); err != nil || values == nil {
-				return fmt.Errorf("%s:%d: %s is not a section; write [%s], and its settings below that", f.name, f.line(t[name]), name, name)
-			}
-			err = f.table(values, name, nil)
 		default:
-			err = f.value(t[name], strings.TrimPrefix(section+"."+name, "."), s)
+			if !slices.ContainsFunc(keys, func(k key) bool { return k.section == name }) {
+				err = f.value(p, name, nil)
+				break
+			}
+			var values map[string]toml.Primitive
+			if f.meta.PrimitiveDecode(p, &values) != nil || values == nil {
+				return fmt.Errorf("%s:%d: %s is not a section; write [%s], and its settings below that", f.name, f.line(p), name, name)
+			}
+			err = f.values(values, name+".", nil)
 		}
 		if err != nil {
 			return err
@@ -228,24 +220,51 @@ func (f *fileReader) table(t map[string]toml.Primitive, section string, s *secti
 	return nil
 }
 
-func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
-	var data any
-	err := f.meta.PrimitiveDecode(p, &data)
-	o := origin{layer: layerFile, where: fmt.Sprintf("%s:%d", f.name, f.line(p))}
-	k := keyInFile(name)
-	if err == nil {
-		o.text, err = checkValue(k, name, s != nil, data)
-	}
-	if err == nil && s != nil {
-		o.layer = layerWorkspace
-		s.values[k] = o
-	} else if err == nil {
-		err = f.config.put(k, o)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", o.where, err)
+// values takes the settings of a section, with its name and a dot before theirs, or of a workspace.
+func (f *fileReader) values(t map[string]toml.Primitive, prefix string, s *section) error {
+	for _, name := range f.inOrder(t) {
+		if err := f.value(t[name], prefix+name, s); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// value takes a setting, of the workspace s unless that is nil. It checks name, type and text.
+func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
+	o := origin{layer: layerFile, where: fmt.Sprintf("%s:%d", f.name, f.line(p))}
+	k := keyInFile(name)
+	if k == nil {
+		other, near := findKey(name), nearestKey(name)
+		switch {
+		case other != nil:
+			_, short := cutSection(other.inFile())
+			return fmt.Errorf("%s: unknown key %q; write [%s], and below that %s", o.where, name, other.section, short)
+		case meansStateDir(name):
+			return fmt.Errorf("%s: %s is not set here; use --state-dir, or export STINT_STATE_DIR", o.where, name)
+		case near != "":
+			return fmt.Errorf("%s: unknown key %q; did you mean %s?", o.where, name, near)
+		}
+		return fmt.Errorf("%s: unknown key %q", o.where, name)
+	}
+	if s != nil && !k.workspace {
+		return fmt.Errorf("%s: %s cannot be set for one workspace; move it above the first section", o.where, name)
+	}
+	var data any
+	_ = f.meta.PrimitiveDecode(p, &data) // it takes whatever the decoder has read
+	text, ok := k.kind.text(data)
+	if !ok {
+		return fmt.Errorf("%s: %s must be %s", o.where, name, k.kind)
+	}
+	if err := k.set(&Config{}, text); err != nil {
+		return fmt.Errorf("%s: %s: %w", o.where, name, err)
+	}
+	if o.text = text; s != nil {
+		o.layer = layerWorkspace
+		s.values[k] = o
+		return nil
+	}
+	return f.config.put(k, o)
 }
 
 // workspaces takes the [workspace."/path"] sections.
@@ -267,7 +286,7 @@ func (f *fileReader) workspaces(p toml.Primitive) error {
 			return fmt.Errorf("%s:%d: workspace.%q is not a section", f.name, f.line(all[path]), path)
 		}
 		s := section{path: task.WithoutLinks(dir), values: map[*key]origin{}}
-		if err := f.table(values, "", &s); err != nil {
+		if err := f.values(values, "", &s); err != nil {
 			return err
 		}
 		f.config.sections = append(f.config.sections, s)
@@ -293,42 +312,59 @@ func (f *fileReader) queues(p toml.Primitive) error {
 	return nil
 }
 
-// readBlocks reads the blocks of a section. check returns what is wrong with one, and with which key; "" is the block as a whole.
-func readBlocks[T any](f *fileReader, section string, p toml.Primitive, usual func() T, check func(*T) (key string, err error)) (list []T, err error) {
+// readBlocks reads the blocks of a section. check returns what is wrong with one, whose
+// list has those before it, and with which key; "" is the block as a whole.
+func readBlocks[T any](f *fileReader, section string, p toml.Primitive, check func(b *T, before []T) (key string, err error)) (list []T, err error) {
 	var blocks []map[string]toml.Primitive
 	if err := f.meta.PrimitiveDecode(p, &blocks); err != nil {
 		return nil, fmt.Errorf("%s:%d: %s is not a list of blocks; write [[%s]], and its settings below that", f.name, f.line(p), section, section)
 	}
 	for i, values := range blocks {
-		at := func(key string) int { return f.blockLine(section, i, key) }
-		b := usual()
-		known, fields := blockFields(&b)
-		for _, name := range f.inOrder(values) {
-			field, wrong := fields[name], ""
-			switch {
-			case !field.IsValid() && keyInFile(name) != nil:
-				wrong = fmt.Sprintf("unknown key %q; to set %s for all tasks, move it above the first section", section+"."+name, name)
-			case !field.IsValid():
-				wrong = fmt.Sprintf("unknown key %q; did you mean %s?", section+"."+name, section+"."+cmp.Or(state.Nearest(name, known), known[0]))
-			case f.meta.PrimitiveDecode(values[name], field.Addr().Interface()) != nil:
-				want := map[reflect.Kind]string{reflect.Bool: "true", reflect.Int: "8", reflect.Slice: `["done", "failed"]`, reflect.Map: `{ "agents.defaults.model.primary" = "…" }`, reflect.String: `"…", one string`}
-				wrong = fmt.Sprintf("%s.%s has a value of another type; write %s = %s", section, name, name, want[field.Kind()])
-			}
-			if wrong != "" {
-				return nil, fmt.Errorf("%s:%d: %s", f.name, at(name), wrong)
+		var b T
+		_, fields := blockFields(&b)
+		key, err := f.strict(values, fields, nil, section+".")
+		if err == nil {
+			if key, err = check(&b, list); err != nil && key != "" {
+				err = fmt.Errorf("%s.%s: %w", section, key, err)
 			}
 		}
-		if key, err := check(&b); err != nil {
-			return nil, fmt.Errorf("%s:%d: %s%w", f.name, at(key), strings.TrimPrefix(section+"."+key+": ", section+".: "), err)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", f.name, f.blockLine(section, i, key), err)
 		}
 		list = append(list, b)
 	}
 	return list, nil
 }
 
-// takeGoverned takes a [[governed]] block, or returns what is wrong with it. Its workspace is by default workspace_root. What
+// strict reads the keys of a section or block to where they go, and others into rest unless that is nil. It returns what is
+// wrong with the first that is, and its name, which has that prefix in messages; all others are read nevertheless.
+func (f *fileReader) strict(values map[string]toml.Primitive, fields, rest map[string]any, prefix string) (key string, err error) {
+	for _, name := range f.inOrder(values) {
+		field, wrong := reflect.ValueOf(fields[name]), error(nil)
+		switch {
+		case !field.IsValid() && rest != nil:
+			var value any
+			wrong = f.meta.PrimitiveDecode(values[name], &value)
+			rest[name] = value
+		case !field.IsValid() && f.config != nil && keyInFile(name) != nil:
+			wrong = fmt.Errorf("unknown key %q; to set %s for all tasks, move it above the first section", prefix+name, name)
+		case !field.IsValid():
+			known := slices.Sorted(maps.Keys(fields))
+			wrong = fmt.Errorf("unknown key %q; did you mean %s?", prefix+name, prefix+cmp.Or(state.Nearest(name, known), known[0]))
+		case f.meta.PrimitiveDecode(values[name], fields[name]) != nil, field.Elem().Kind() == reflect.Map && field.Elem().IsNil(): // the decoder lets a text pass
+			want := map[reflect.Kind]string{reflect.Bool: "true", reflect.Int: "8", reflect.Slice: `["done", "failed"]`, reflect.Map: `{ "agents.defaults.model.primary" = "…" }`, reflect.String: `"…", one string`}
+			wrong = fmt.Errorf("%s has a value of another type; write %s = %s", prefix+name, name, want[field.Elem().Kind()])
+		}
+		if err == nil && wrong != nil {
+			key, err = name, wrong
+		}
+	}
+	return key, err
+}
+
+// checkGoverned returns what is wrong with a [[governed]] block. Its workspace is by default workspace_root. What
 // an agent may have made of the workspace makes no configuration wrong: a link in it is refused whenever the file is used.
-func (f *fileReader) takeGoverned(g *memory.Governed) (key string, err error) {
+func (f *fileReader) checkGoverned(g *memory.Governed, before []memory.Governed) (key string, err error) {
 	root := f.config.WorkspaceRoot
 	if v, ok := f.src.lookup("STINT_WORKSPACE_ROOT"); ok {
 		root = v
@@ -354,10 +390,9 @@ func (f *fileReader) takeGoverned(g *memory.Governed) (key string, err error) {
 		return "kind", fmt.Errorf("%q is not one of %s", g.Kind, strings.Join(jobs.ObjectTypes, ", "))
 	}
 	file := filepath.Join(g.Workspace, g.Path)
-	if slices.ContainsFunc(f.config.Governed, func(o memory.Governed) bool { return filepath.Join(o.Workspace, o.Path) == file }) {
+	if slices.ContainsFunc(before, func(o memory.Governed) bool { return filepath.Join(o.Workspace, o.Path) == file }) {
 		return "path", fmt.Errorf("another [[governed]] block has %s already; take one of them out", file)
 	}
-	f.config.Governed = append(f.config.Governed, *g)
 	return "", nil
 }
 
@@ -405,34 +440,6 @@ func (f *fileReader) located(err error) error {
 		return fmt.Errorf("%s:%d: %s", f.name, at.Position.Line, at.Message)
 	}
 	return fmt.Errorf("%s: %w", f.name, err)
-}
-
-// checkValue returns the text of a value of the file. It checks name, type and text.
-func checkValue(key *key, name string, inWorkspace bool, data any) (string, error) {
-	switch {
-	case key == nil:
-		if k := findKey(name); k != nil {
-			_, short := cutSection(k.inFile())
-			return "", fmt.Errorf("unknown key %q; write [%s], and below that %s", name, k.section, short)
-		}
-		if meansStateDir(name) {
-			return "", fmt.Errorf("%s is not set here; use --state-dir, or export STINT_STATE_DIR", name)
-		}
-		if near := nearestKey(name); near != "" {
-			return "", fmt.Errorf("unknown key %q; did you mean %s?", name, near)
-		}
-		return "", fmt.Errorf("unknown key %q", name)
-	case inWorkspace && !key.workspace:
-		return "", fmt.Errorf("%s cannot be set for one workspace; move it above the first section", name)
-	}
-	text, ok := key.kind.text(data)
-	if !ok {
-		return "", fmt.Errorf("%s must be %s", name, key.kind)
-	}
-	if err := key.set(&Config{}, text); err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
-	return text, nil
 }
 
 // text returns a value of the file as text if it has the right type.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -50,28 +49,18 @@ func (f *fileReader) schedules(p toml.Primitive, before []schedule.Schedule) (li
 // schedule reads the block with that index. Every key that is not the schedule's own is a field of its task.
 func (f *fileReader) schedule(i int, values map[string]toml.Primitive) (s schedule.Schedule, err error) {
 	own, fields := blockFields(&s)
-	names, spec := append([]string{"name"}, slices.Sorted(maps.Keys(values))...), map[string]any{}
+	spec := map[string]any{}
+	key, err := f.strict(values, fields, spec, "")
 	wrong := func(key string, err error) error {
-		for name := range values { // as the task has it: maxAttempts for max_attempts
+		for name := range spec { // as the task has it: maxAttempts for max_attempts
 			if key != "" && strings.EqualFold(strings.ReplaceAll(name, "_", ""), key) {
 				key = name
 			}
 		}
 		return fmt.Errorf("%s:%d: schedule %s: %w", f.name, f.blockLine("schedule", i, key), cmp.Or(s.Name, fmt.Sprint(i+1)), err)
 	}
-	for _, name := range names {
-		var value any
-		if _, has := values[name]; !has {
-			continue
-		}
-		if fields[name].IsValid() {
-			err = f.meta.PrimitiveDecode(values[name], fields[name].Addr().Interface())
-		} else if err = f.meta.PrimitiveDecode(values[name], &value); err == nil {
-			spec[name] = value
-		}
-		if err != nil {
-			return s, wrong(name, fmt.Errorf("%s has a value of another type", name))
-		}
+	if err != nil {
+		return s, wrong(key, err)
 	}
 	s.Origin = fmt.Sprintf("%s:%d", f.name, f.blockLine("schedule", i, ""))
 	text, err := json.Marshal(spec)
@@ -81,7 +70,8 @@ func (f *fileReader) schedule(i int, values map[string]toml.Primitive) (s schedu
 	specs, err := task.ParseSpecs("", text)
 	var bad *task.Error
 	if errors.As(err, &bad) {
-		if near := state.Nearest(bad.Field, own); near != "" && !slices.Contains(names, near) {
+		near := state.Nearest(bad.Field, own)
+		if _, isGiven := values[near]; near != "" && !isGiven {
 			bad.Message = fmt.Sprintf("unknown field %q; did you mean %s?", bad.Field, near)
 		} else if text, known, has := strings.Cut(bad.Message, "; known are "); has { // as this file has them
 			bad.Message = text + "; known are " + strings.Join(own, ", ") + ", and of a task " + task.WithUnderscores(known)
@@ -89,7 +79,7 @@ func (f *fileReader) schedule(i int, values map[string]toml.Primitive) (s schedu
 		return s, wrong(bad.Field, errors.New(bad.Message))
 	}
 	s.Spec = specs[0]
-	key, err := s.Check(jobNames)
+	key, err = s.Check(jobNames)
 	if err == nil && s.Job == "" {
 		if err = cmp.Or(task.CheckPrompt(s.Spec.Prompt), admission.CheckFields(&s.Spec)); errors.As(err, &bad) {
 			key, err = bad.Field, errors.New(bad.Message)
@@ -112,12 +102,12 @@ func (f *fileReader) schedule(i int, values map[string]toml.Primitive) (s schedu
 	return s, nil
 }
 
-// blockFields returns the keys of a block that is read into a struct, in order, and its fields.
-func blockFields(block any) (names []string, fields map[string]reflect.Value) {
-	fields = map[string]reflect.Value{}
+// blockFields returns the keys of a block that is read into a struct, in order, and where their values go.
+func blockFields(block any) (names []string, fields map[string]any) {
+	fields = map[string]any{}
 	for f, v := range reflect.ValueOf(block).Elem().Fields() {
 		if name := f.Tag.Get("toml"); name != "" && name != "-" {
-			names, fields[name] = append(names, name), v
+			names, fields[name] = append(names, name), v.Addr().Interface()
 		}
 	}
 	return names, fields

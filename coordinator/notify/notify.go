@@ -84,7 +84,7 @@ type Block struct {
 	TelegramTokenFile string `toml:"telegram_token_file"` // or a file that has it
 	TelegramURL       string `toml:"telegram_url"`        // "": that of Telegram
 
-	On          []string `toml:"on"`      // of Kinds
+	On          []string `toml:"on"`      // of Kinds; nil: the usual ones
 	Session     string   `toml:"session"` // "": any
 	Label       string   `toml:"label"`
 	Priority    int      `toml:"priority"` // at least
@@ -94,6 +94,9 @@ type Block struct {
 
 // Check returns what is wrong with a block, and with which key ("": the whole), without a URL, which may be secret.
 func (b *Block) Check() (key string, err error) {
+	if b.On == nil {
+		b.On = Usual()
+	}
 	for _, kind := range b.On {
 		if !slices.Contains(Kinds, kind) {
 			return "on", fmt.Errorf("%q is not one of %s", kind, strings.Join(Kinds, ", "))
