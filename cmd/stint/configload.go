@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -442,29 +441,24 @@ func (f *fileReader) located(err error) error {
 	return fmt.Errorf("%s: %w", f.name, err)
 }
 
+// kindTypes are what a value of the file may be, of those that are no lists.
+var kindTypes = map[kind][]reflect.Kind{kindText: {reflect.String}, kindDuration: {reflect.String}, kindSize: {reflect.String, reflect.Int64}, kindNumber: {reflect.Int64}, kindBool: {reflect.Bool}}
+
 // text returns a value of the file as text if it has the right type.
 func (k kind) text(data any) (string, bool) {
-	switch v := data.(type) {
-	case string:
-		return v, k == kindText || k == kindDuration || k == kindSize
-	case int64:
-		return strconv.FormatInt(v, 10), k == kindNumber || k == kindSize
-	case bool:
-		return strconv.FormatBool(v), k == kindBool
-	case []any:
-		between, end := ",", ""
-		if k == kindPaths {
-			between, end = "\n", "\n"
-		}
-		var parts []string
-		for _, e := range v {
-			s, ok := e.(string)
-			if !ok {
-				return "", false
-			}
-			parts = append(parts, s)
-		}
-		return strings.Join(parts, between) + end, k == kindList || k == kindPaths
+	list, isList := data.([]any)
+	if !isList {
+		return fmt.Sprint(data), slices.Contains(kindTypes[k], reflect.TypeOf(data).Kind())
 	}
-	return "", false
+	between, end := ",", ""
+	if k == kindPaths {
+		between, end = "\n", "\n"
+	}
+	parts := make([]string, len(list))
+	for i, e := range list {
+		if parts[i], isList = e.(string); !isList {
+			return "", false
+		}
+	}
+	return strings.Join(parts, between) + end, k == kindList || k == kindPaths
 }
