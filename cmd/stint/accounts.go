@@ -111,16 +111,14 @@ func (a *account) check(given map[string]toml.Primitive, before []account) (key 
 
 // parseAccounts reads accounts.toml, the default account of each agent first. Errors begin with "accounts.toml:12: ".
 func parseAccounts(text []byte) ([]account, error) {
-	f := &fileReader{name: accountsName}
-	var top, all map[string]toml.Primitive
-	var err error
-	if f.meta, err = toml.Decode(string(text), &top); err != nil {
-		return nil, f.located(err)
-	}
+	f := &fileReader{name: accountsName, text: string(text)}
+	top, all := f.decode(), map[string]toml.Primitive{}
 	for _, key := range f.inOrder(top) {
-		if err := f.meta.PrimitiveDecode(top[key], &all); err != nil || all == nil || key != "account" {
-			line := 1 + strings.Count(string(text[:max(0, bytes.Index(text, []byte(key)))]), "\n") // the decoder knows none of a section of sections
-			return nil, fmt.Errorf("%s:%d: %q is not known here; write [account.ID], and below that its settings", f.name, line, key)
+		if key != "account" {
+			line := 1 + strings.Count(f.text[:max(0, strings.Index(f.text, key))], "\n") // the decoder knows none of a section of sections
+			f.wrong(line, "%q is not known here; write [account.ID], and below that its settings", key)
+		} else {
+			all = f.section(top[key], key, "account.ID")
 		}
 	}
 	list := mapped(agentNames, func(name *string) account {
@@ -131,10 +129,7 @@ func parseAccounts(text []byte) ([]account, error) {
 		if own >= 0 {
 			a.Tool = id
 		}
-		var given map[string]toml.Primitive
-		if err := f.meta.PrimitiveDecode(all[id], &given); err != nil || given == nil {
-			return nil, fmt.Errorf("%s:%d: account.%s is not a section; write [account.%s]", f.name, f.line(all[id]), id, id)
-		}
+		given := f.section(all[id], "account."+id, "account."+id)
 		key, err := f.strict(given, a.fields(), nil, "")
 		if err == nil {
 			key, err = a.check(given, list)
@@ -144,7 +139,7 @@ func parseAccounts(text []byte) ([]account, error) {
 			if !has {
 				place = all[id]
 			}
-			return nil, fmt.Errorf("%s:%d: account %s: %w", f.name, f.line(place), id, err)
+			f.wrong(f.line(place), "account %s: %w", id, err)
 		}
 		a.Variables = slices.Sorted(maps.Keys(a.env))
 		if own >= 0 {
@@ -152,6 +147,9 @@ func parseAccounts(text []byte) ([]account, error) {
 		} else {
 			list = append(list, a)
 		}
+	}
+	if f.err != nil {
+		return nil, f.err
 	}
 	slices.SortStableFunc(list, func(a, b account) int { return slices.Index(agentNames, a.Tool) - slices.Index(agentNames, b.Tool) })
 	for i := range list {

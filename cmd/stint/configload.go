@@ -158,25 +158,38 @@ func (c *Config) loadFile(src configSource) error {
 		return fmt.Errorf("cannot read the configuration: %w", err)
 	}
 	f := &fileReader{name: filepath.Base(src.file), text: string(data), config: c, src: src}
-	var top map[string]toml.Primitive
-	if f.meta, err = toml.Decode(string(data), &top); err != nil {
-		return f.located(err)
-	}
-	_ = toml.Unmarshal(data, &c.values) // as it was decoded above
-	return f.top(top)
+	top := f.decode()
+	_ = toml.Unmarshal(data, &c.values) // what is wrong was seen above
+	f.top(top)
+	return f.err
 }
 
-// A fileReader decodes one file, strictly.
+// A fileReader decodes one file, strictly. It goes on after a mistake, and knows the first.
 type fileReader struct {
-	name   string
-	text   string
-	meta   toml.MetaData
-	config *Config
-	src    configSource
+	name, text string
+	meta       toml.MetaData
+	config     *Config
+	src        configSource
+	err        error // "config.toml:12: what"
 }
 
-// top takes what stands at the top level.
-func (f *fileReader) top(t map[string]toml.Primitive) (err error) {
+// wrong notes a mistake.
+func (f *fileReader) wrong(line int, format string, args ...any) {
+	f.err = cmp.Or(f.err, fmt.Errorf("%s:%d: %w", f.name, line, fmt.Errorf(format, args...)))
+}
+
+// decode returns what stands at the top level; nothing if the file is no TOML.
+func (f *fileReader) decode() (top map[string]toml.Primitive) {
+	var err error
+	if f.meta, err = toml.Decode(f.text, &top); err != nil {
+		at, _ := errors.AsType[toml.ParseError](err)
+		f.wrong(at.Position.Line, "%s", cmp.Or(at.Message, err.Error()))
+	}
+	return top
+}
+
+// top takes what stands at the top level of a configuration.
+func (f *fileReader) top(t map[string]toml.Primitive) {
 	c, names := f.config, f.inOrder(t)
 	if i := slices.Index(names, "server"); i > 0 { // instances name them
 		names = slices.Insert(slices.Delete(names, i, i+1), 0, "server")
@@ -184,141 +197,128 @@ func (f *fileReader) top(t map[string]toml.Primitive) (err error) {
 	for _, name := range names {
 		switch p := t[name]; name {
 		case "workspace":
-			err = f.workspaces(p)
+			f.workspaces(p)
 		case "queue":
-			err = f.queues(p)
+			f.queues(p)
 		case "notify":
-			c.Notify, err = readBlocks(f, name, p, func(b *notify.Block, _ []notify.Block) (key string, err error) { return b.Check() })
+			c.Notify = readBlocks(f, name, p, func(b *notify.Block, _ []notify.Block) (key string, err error) { return b.Check() })
 		case "governed":
-			c.Governed, err = readBlocks(f, name, p, f.checkGoverned)
+			c.Governed = readBlocks(f, name, p, f.checkGoverned)
 		case "server":
-			c.Servers, err = readBlocks(f, name, p, (*fleet.Server).Check)
+			c.Servers = readBlocks(f, name, p, (*fleet.Server).Check)
 		case "instance":
-			c.Instances, err = readBlocks(f, name, p, func(in *fleet.Instance, before []fleet.Instance) (key string, err error) {
+			c.Instances = readBlocks(f, name, p, func(in *fleet.Instance, before []fleet.Instance) (key string, err error) {
 				return in.Check(c.Servers, before)
 			})
 		case "schedule":
-			if c.Schedules, err = f.schedules(p, nil); err == nil {
-				err = noTwins(c.Schedules)
-			}
+			c.Schedules = f.schedules(p, nil)
+			f.err = cmp.Or(f.err, noTwins(c.Schedules))
 		default:
-			if !slices.ContainsFunc(keys, func(k key) bool { return k.section == name }) {
-				err = f.value(p, name, nil)
-				break
+			if slices.ContainsFunc(keys, func(k key) bool { return k.section == name }) {
+				f.values(f.section(p, name, name), name+".", nil)
+			} else {
+				f.value(p, name, nil)
 			}
-			var values map[string]toml.Primitive
-			if f.meta.PrimitiveDecode(p, &values) != nil || values == nil {
-				return fmt.Errorf("%s:%d: %s is not a section; write [%s], and its settings below that", f.name, f.line(p), name, name)
-			}
-			err = f.values(values, name+".", nil)
-		}
-		if err != nil {
-			return err
 		}
 	}
-	return nil
+}
+
+// section returns what stands in a section.
+func (f *fileReader) section(p toml.Primitive, name, example string) (values map[string]toml.Primitive) {
+	if f.meta.PrimitiveDecode(p, &values) != nil || values == nil {
+		f.wrong(f.line(p), "%s is not a section; write [%s], and its settings below that", name, example)
+	}
+	return values
 }
 
 // values takes the settings of a section, with its name and a dot before theirs, or of a workspace.
-func (f *fileReader) values(t map[string]toml.Primitive, prefix string, s *section) error {
+func (f *fileReader) values(t map[string]toml.Primitive, prefix string, s *section) {
 	for _, name := range f.inOrder(t) {
-		if err := f.value(t[name], prefix+name, s); err != nil {
-			return err
-		}
+		f.value(t[name], prefix+name, s)
 	}
-	return nil
 }
 
 // value takes a setting, of the workspace s unless that is nil. It checks name, type and text.
-func (f *fileReader) value(p toml.Primitive, name string, s *section) error {
-	o := origin{layer: layerFile, where: fmt.Sprintf("%s:%d", f.name, f.line(p))}
-	k := keyInFile(name)
+func (f *fileReader) value(p toml.Primitive, name string, s *section) {
+	k, line := keyInFile(name), f.line(p)
 	if k == nil {
-		other, near := findKey(name), nearestKey(name)
-		switch {
+		switch other, near := findKey(name), nearestKey(name); {
 		case other != nil:
 			_, short := cutSection(other.inFile())
-			return fmt.Errorf("%s: unknown key %q; write [%s], and below that %s", o.where, name, other.section, short)
+			f.wrong(line, "unknown key %q; write [%s], and below that %s", name, other.section, short)
 		case meansStateDir(name):
-			return fmt.Errorf("%s: %s is not set here; use --state-dir, or export STINT_STATE_DIR", o.where, name)
+			f.wrong(line, "%s is not set here; use --state-dir, or export STINT_STATE_DIR", name)
 		case near != "":
-			return fmt.Errorf("%s: unknown key %q; did you mean %s?", o.where, name, near)
+			f.wrong(line, "unknown key %q; did you mean %s?", name, near)
+		default:
+			f.wrong(line, "unknown key %q", name)
 		}
-		return fmt.Errorf("%s: unknown key %q", o.where, name)
-	}
-	if s != nil && !k.workspace {
-		return fmt.Errorf("%s: %s cannot be set for one workspace; move it above the first section", o.where, name)
+		return
 	}
 	var data any
-	_ = f.meta.PrimitiveDecode(p, &data) // it takes whatever the decoder has read
-	text, ok := k.kind.text(data)
-	if !ok {
-		return fmt.Errorf("%s: %s must be %s", o.where, name, k.kind)
-	}
-	if err := k.set(&Config{}, text); err != nil {
-		return fmt.Errorf("%s: %s: %w", o.where, name, err)
-	}
-	if o.text = text; s != nil {
+	err := f.meta.PrimitiveDecode(p, &data)
+	text, isRight := k.kind.text(data)
+	o := origin{text, layerFile, fmt.Sprintf("%s:%d", f.name, line)}
+	switch {
+	case s != nil && !k.workspace:
+		f.wrong(line, "%s cannot be set for one workspace; move it above the first section", name)
+	case err != nil || !isRight:
+		f.wrong(line, "%s must be %s", name, k.kind)
+	case s == nil:
+		err = f.config.put(k, o)
+	default:
 		o.layer = layerWorkspace
-		s.values[k] = o
-		return nil
+		s.values[k], err = o, k.set(&Config{}, text)
 	}
-	return f.config.put(k, o)
+	if err != nil {
+		f.wrong(line, "%s: %w", name, err)
+	}
 }
 
 // workspaces takes the [workspace."/path"] sections.
-func (f *fileReader) workspaces(p toml.Primitive) error {
-	var all map[string]toml.Primitive
-	if err := f.meta.PrimitiveDecode(p, &all); err != nil || all == nil {
-		return fmt.Errorf(`%s:%d: workspace is not a section; write [workspace."/path"]`, f.name, f.line(p))
-	}
+func (f *fileReader) workspaces(p toml.Primitive) {
+	all := f.section(p, "workspace", `workspace."/path"`)
 	for _, path := range f.inOrder(all) {
 		dir, err := expandHome(path)
 		if err == nil && !filepath.IsAbs(dir) {
 			err = fmt.Errorf(`%q is not an absolute path; write [workspace."/path"]`, path)
 		}
 		if err != nil {
-			return fmt.Errorf("%s:%d: %w", f.name, f.line(all[path]), err)
+			f.wrong(f.line(all[path]), "%w", err)
 		}
-		var values map[string]toml.Primitive
-		if err := f.meta.PrimitiveDecode(all[path], &values); err != nil || values == nil {
-			return fmt.Errorf("%s:%d: workspace.%q is not a section", f.name, f.line(all[path]), path)
-		}
-		s := section{path: task.WithoutLinks(dir), values: map[*key]origin{}}
-		if err := f.values(values, "", &s); err != nil {
-			return err
-		}
+		s, full := section{path: task.WithoutLinks(dir), values: map[*key]origin{}}, fmt.Sprintf("workspace.%q", path)
+		f.values(f.section(all[path], full, full), "", &s)
 		f.config.sections = append(f.config.sections, s)
 	}
-	return nil
 }
 
 // queues takes the [queue.NAME] sections.
-func (f *fileReader) queues(p toml.Primitive) error {
-	var all map[string]map[string]any
-	if err := f.meta.PrimitiveDecode(p, &all); err != nil || all == nil {
-		return fmt.Errorf("%s:%d: queue has [queue.NAME] sections, with max = 2 below each", f.name, f.line(p))
-	}
+func (f *fileReader) queues(p toml.Primitive) {
 	f.config.QueueMax = map[string]int{}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		most, isNumber := all[name]["max"].(int64)
-		if !isNumber || len(all[name]) != 1 || most < 1 {
-			line := f.blockLine(toml.Key{"queue", name}.String(), 0, "max")
-			return fmt.Errorf("%s:%d: queue.%s has to have max, at least 1, and nothing else", f.name, line, name)
+	all := f.section(p, "queue", "queue.NAME")
+	for _, name := range f.inOrder(all) {
+		var queue map[string]any
+		_ = f.meta.PrimitiveDecode(all[name], &queue) // without, it has no max
+		most, isNumber := queue["max"].(int64)
+		if !isNumber || len(queue) != 1 || most < 1 {
+			f.wrong(f.blockLine(toml.Key{"queue", name}.String(), 0, "max"), "queue.%s has to have max, at least 1, and nothing else", name)
 		}
 		f.config.QueueMax[name] = int(most)
 	}
-	return nil
+}
+
+// blocks returns what stands in each block of a section.
+func (f *fileReader) blocks(section string, p toml.Primitive) (list []map[string]toml.Primitive) {
+	if f.meta.PrimitiveDecode(p, &list) != nil {
+		f.wrong(f.line(p), "%s is not a list of blocks; write [[%s]], and its settings below that", section, section)
+	}
+	return list
 }
 
 // readBlocks reads the blocks of a section. check returns what is wrong with one, whose
 // list has those before it, and with which key; "" is the block as a whole.
-func readBlocks[T any](f *fileReader, section string, p toml.Primitive, check func(b *T, before []T) (key string, err error)) (list []T, err error) {
-	var blocks []map[string]toml.Primitive
-	if err := f.meta.PrimitiveDecode(p, &blocks); err != nil {
-		return nil, fmt.Errorf("%s:%d: %s is not a list of blocks; write [[%s]], and its settings below that", f.name, f.line(p), section, section)
-	}
-	for i, values := range blocks {
+func readBlocks[T any](f *fileReader, section string, p toml.Primitive, check func(b *T, before []T) (key string, err error)) (list []T) {
+	for i, values := range f.blocks(section, p) {
 		var b T
 		_, fields := blockFields(&b)
 		key, err := f.strict(values, fields, nil, section+".")
@@ -328,11 +328,11 @@ func readBlocks[T any](f *fileReader, section string, p toml.Primitive, check fu
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", f.name, f.blockLine(section, i, key), err)
+			f.wrong(f.blockLine(section, i, key), "%w", err)
 		}
 		list = append(list, b)
 	}
-	return list, nil
+	return list
 }
 
 // strict reads the keys of a section or block to where they go, and others into rest unless that is nil. It returns what is
@@ -433,14 +433,6 @@ type refuse struct{}
 
 func (refuse) UnmarshalTOML(any) error { return errors.New("position") }
 
-// located rewrites an error of the decoder as "config.toml:12: what".
-func (f *fileReader) located(err error) error {
-	if at, ok := errors.AsType[toml.ParseError](err); ok {
-		return fmt.Errorf("%s:%d: %s", f.name, at.Position.Line, at.Message)
-	}
-	return fmt.Errorf("%s: %w", f.name, err)
-}
-
 // kindTypes are what a value of the file may be, of those that are no lists.
 var kindTypes = map[kind][]reflect.Kind{kindText: {reflect.String}, kindDuration: {reflect.String}, kindSize: {reflect.String, reflect.Int64}, kindNumber: {reflect.Int64}, kindBool: {reflect.Bool}}
 
@@ -448,7 +440,7 @@ var kindTypes = map[kind][]reflect.Kind{kindText: {reflect.String}, kindDuration
 func (k kind) text(data any) (string, bool) {
 	list, isList := data.([]any)
 	if !isList {
-		return fmt.Sprint(data), slices.Contains(kindTypes[k], reflect.TypeOf(data).Kind())
+		return fmt.Sprint(data), slices.Contains(kindTypes[k], reflect.ValueOf(data).Kind())
 	}
 	between, end := ",", ""
 	if k == kindPaths {

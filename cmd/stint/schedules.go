@@ -28,22 +28,17 @@ var jobNames = append([]string{"clean", "compact-tasks", "fsck"}, fleet.Names().
 // notScheduled are the fields of a task that mean nothing for a schedule, of which each task is a new one.
 var notScheduled = []string{"id", "idempotencyKey", "notBefore", "environment", "await"}
 
-// schedules reads [[schedule]] blocks. The error is that of the first block with a mistake; the list has it as it was
-// before, if that is known.
-func (f *fileReader) schedules(p toml.Primitive, before []schedule.Schedule) (list []schedule.Schedule, err error) {
-	var blocks []map[string]toml.Primitive
-	if err := f.meta.PrimitiveDecode(p, &blocks); err != nil {
-		return nil, fmt.Errorf("%s:%d: schedule is not a list of blocks; write [[schedule]], and its settings below that", f.name, f.line(p))
-	}
-	for i, values := range blocks {
+// schedules reads [[schedule]] blocks. The list has one with a mistake as it was before, if that is known.
+func (f *fileReader) schedules(p toml.Primitive, before []schedule.Schedule) (list []schedule.Schedule) {
+	for i, values := range f.blocks("schedule", p) {
 		s, wrong := f.schedule(i, values)
 		same := []schedule.Schedule{s}
-		if err = cmp.Or(err, wrong); wrong != nil {
+		if f.err = cmp.Or(f.err, wrong); wrong != nil {
 			same = slices.DeleteFunc(slices.Clone(before), func(b schedule.Schedule) bool { return b.Name != s.Name })
 		}
 		list = append(list, same...)
 	}
-	return list, err
+	return list
 }
 
 // schedule reads the block with that index. Every key that is not the schedule's own is a field of its task.
@@ -125,24 +120,21 @@ func newSchedulesFile(stateDir string, cfg *Config) *stateFile[schedule.Schedule
 // nil if a mistake concerns them all.
 func parseSchedules(text []byte, configured, before []schedule.Schedule) ([]schedule.Schedule, error) {
 	r := &fileReader{name: schedulesName, text: string(text)}
-	var top map[string]toml.Primitive
-	var err error
-	if r.meta, err = toml.Decode(string(text), &top); err != nil {
-		return nil, r.located(err)
+	top, list := r.decode(), append([]schedule.Schedule{}, configured...)
+	if r.err != nil {
+		return nil, r.err
 	}
-	list := append([]schedule.Schedule{}, configured...)
 	for _, key := range r.inOrder(top) {
 		if key != "schedule" {
-			return nil, fmt.Errorf("%s:%d: %q is not known here; write [[schedule]], and below that its settings", r.name, r.line(top[key]), key)
+			r.wrong(r.line(top[key]), "%q is not known here; write [[schedule]], and below that its settings", key)
+			return nil, r.err
 		}
-		var more []schedule.Schedule
-		more, err = r.schedules(top[key], before)
-		list = append(list, more...)
+		list = append(list, r.schedules(top[key], before)...)
 	}
 	if twin := noTwins(list); twin != nil { // which of them is meant?
 		return nil, twin
 	}
-	return list, err
+	return list, r.err
 }
 
 // noTwins refuses two schedules of one name.
