@@ -31,9 +31,16 @@ var notScheduled = []string{"id", "idempotencyKey", "notBefore", "environment", 
 // schedules reads [[schedule]] blocks. The list has one with a mistake as it was before, if that is known.
 func (f *fileReader) schedules(p toml.Primitive, before []schedule.Schedule) (list []schedule.Schedule) {
 	for i, values := range f.blocks("schedule", p) {
-		s, wrong := f.schedule(i, values)
+		s, key, err := f.schedule(values)
+		s.Origin = fmt.Sprintf("%s:%d", f.name, f.blockLine("schedule", i, ""))
 		same := []schedule.Schedule{s}
-		if f.err = cmp.Or(f.err, wrong); wrong != nil {
+		if err != nil {
+			for name := range values { // as the task has it: maxAttempts for max_attempts
+				if key != "" && strings.EqualFold(strings.ReplaceAll(name, "_", ""), key) {
+					key = name
+				}
+			}
+			f.wrong(f.blockLine("schedule", i, key), "schedule %s: %w", cmp.Or(s.Name, fmt.Sprint(i+1)), err)
 			same = slices.DeleteFunc(slices.Clone(before), func(b schedule.Schedule) bool { return b.Name != s.Name })
 		}
 		list = append(list, same...)
@@ -41,26 +48,17 @@ func (f *fileReader) schedules(p toml.Primitive, before []schedule.Schedule) (li
 	return list
 }
 
-// schedule reads the block with that index. Every key that is not the schedule's own is a field of its task.
-func (f *fileReader) schedule(i int, values map[string]toml.Primitive) (s schedule.Schedule, err error) {
+// schedule reads a block. Every key that is not the schedule's own is a field of its task. It returns what is wrong, and with
+// which key; "" is the block as a whole.
+func (f *fileReader) schedule(values map[string]toml.Primitive) (s schedule.Schedule, key string, err error) {
 	own, fields := blockFields(&s)
 	spec := map[string]any{}
-	key, err := f.strict(values, fields, spec, "")
-	wrong := func(key string, err error) error {
-		for name := range spec { // as the task has it: maxAttempts for max_attempts
-			if key != "" && strings.EqualFold(strings.ReplaceAll(name, "_", ""), key) {
-				key = name
-			}
-		}
-		return fmt.Errorf("%s:%d: schedule %s: %w", f.name, f.blockLine("schedule", i, key), cmp.Or(s.Name, fmt.Sprint(i+1)), err)
+	if key, err = f.strict(values, fields, spec, ""); err != nil {
+		return s, key, err
 	}
-	if err != nil {
-		return s, wrong(key, err)
-	}
-	s.Origin = fmt.Sprintf("%s:%d", f.name, f.blockLine("schedule", i, ""))
 	text, err := json.Marshal(spec)
 	if err != nil {
-		return s, wrong("", err)
+		return s, "", err
 	}
 	specs, err := task.ParseSpecs("", text)
 	var bad *task.Error
@@ -71,7 +69,7 @@ func (f *fileReader) schedule(i int, values map[string]toml.Primitive) (s schedu
 		} else if text, known, has := strings.Cut(bad.Message, "; known are "); has { // as this file has them
 			bad.Message = text + "; known are " + strings.Join(own, ", ") + ", and of a task " + task.WithUnderscores(known)
 		}
-		return s, wrong(bad.Field, errors.New(bad.Message))
+		return s, bad.Field, errors.New(bad.Message)
 	}
 	s.Spec = specs[0]
 	key, err = s.Check(jobNames)
@@ -91,10 +89,7 @@ func (f *fileReader) schedule(i int, values map[string]toml.Primitive) (s schedu
 			key, err = name, fmt.Errorf("%s = %v has no meaning for a schedule: each firing is a new task", name, value)
 		}
 	}
-	if err != nil {
-		return s, wrong(key, err)
-	}
-	return s, nil
+	return s, key, err
 }
 
 // blockFields returns the keys of a block that is read into a struct, in order, and where their values go.
