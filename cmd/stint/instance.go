@@ -29,7 +29,11 @@ func (a *app) instanceCommand() *cobra.Command {
 	claims.Flags().StringVar(&claim.TgUser, "tg-user", "", "`number` of that user at Telegram: the bot answers nobody else then")
 	bot := a.noRun(a.aboutInstance("set-bot ID REF", "name the token of an instance's bot: a file, or env:NAME", 2, func(args []string) (string, string, any, error) {
 		ref, err := args[1], error(nil)
-		if !strings.HasPrefix(ref, "env:") {
+		switch number, _, isToken := strings.Cut(ref, ":"); {
+		case number == "env":
+		case isToken:
+			return "", "", nil, usage("put it into a file of mode 600, and name that", "a token itself has no place on a command line, where others can read it")
+		default:
 			ref, err = filepath.Abs(ref)
 		}
 		return http.MethodPost, instancePath(args[0]) + "/bot", map[string]string{"token_ref": ref}, err
@@ -73,7 +77,8 @@ func (a *app) aboutInstance(use, short string, n int, request func(args []string
 		d.line("server", in.Server)
 		d.line("service", in.Service)
 		d.line("gateway", in.Gateway)
-		d.line("user", strings.TrimSuffix(in.User+" (Telegram "+in.TgUser+")", " (Telegram )"))
+		d.line("user", in.User)
+		d.line("Telegram", in.TgUser)
 		d.line("claimed", localTime(in.ClaimedAt))
 		d.line("bot", cmp.Or(in.BotRef, "none: stint instance set-bot "+in.ID+" FILE"))
 		d.line("setup", in.Setup)

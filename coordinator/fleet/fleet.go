@@ -90,6 +90,10 @@ func (in *Instance) Check(servers []Server, known []Instance) (key string, err e
 		return "service", fmt.Errorf("%q is no name of a systemd service", in.Service)
 	case in.ActivityField != "" && in.ActivityCommand != "":
 		return "activity_command", errors.New("name either the field or the command, and not both")
+	case slices.ContainsFunc(known, func(o Instance) bool { return o.Server == in.Server && o.ConfigPath == in.ConfigPath }):
+		return "config_path", fmt.Errorf("another instance on %s has this configuration already", in.Server)
+	case slices.ContainsFunc(slices.Collect(maps.Keys(in.Desired)), func(path string) bool { return slices.Contains(strings.Split(path, "."), "") }):
+		return "desired", errors.New("a name is empty; write it as { \"agents.defaults.model.primary\" = \"…\" }")
 	case strings.ContainsAny(in.ActivityCommand, "\x00\r\n"):
 		return "activity_command", errors.New("it has to be one line")
 	}
@@ -100,6 +104,9 @@ func (in *Instance) Check(servers []Server, known []Instance) (key string, err e
 		if !path.IsAbs(file) || path.Clean(file) != file || strings.ContainsAny(file, "\x00\r\n") {
 			return []string{"config_path", "bootstrap_path"}[i], fmt.Errorf("%q is not an absolute path without .. and without a line break", file)
 		}
+	}
+	if in.BootstrapPath == in.ConfigPath {
+		return "bootstrap_path", errors.New("it is that of the configuration, which it would replace")
 	}
 	return "", nil
 }
@@ -233,7 +240,7 @@ func (f *Fleet) instance(id string) (*Instance, error) {
 	if i := slices.IndexFunc(f.opts.Instances, func(in Instance) bool { return in.ID == id }); i >= 0 {
 		return &f.opts.Instances[i], nil
 	}
-	return nil, &task.Error{Code: task.CodeNotFound, Message: "there is no instance " + task.OneSentence(id, 64) + " in the configuration", Hint: "stint instance ls"}
+	return nil, &task.Error{Code: task.CodeNotFound, Message: "there is no instance " + task.OneSentence(id, 64) + " in the configuration", Hint: "stint instance ls; if it was added since the master began: stint serve --stop"}
 }
 
 // control returns the control record of an instance.

@@ -157,7 +157,7 @@ func TestSlowAndWrongGateways(t *testing.T) {
 	t.Parallel()
 	slow, much, gone, g := newGateway(t), newGateway(t), newGateway(t), newGateway(t)
 	in := func(id, url string) Instance {
-		return Instance{ID: id, Server: "s", ConfigPath: "/c", Service: "a", Gateway: url}
+		return Instance{ID: id, Server: "s", ConfigPath: "/c/" + id, Service: "a", Gateway: url}
 	}
 	slow.set(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	much.says(200, strings.Repeat("x", maxGateway+1))
@@ -180,7 +180,7 @@ func TestManyInstances(t *testing.T) {
 	h, g := newHost(t), newGateway(t)
 	var list []Instance
 	for i := range 200 {
-		list = append(list, Instance{ID: fmt.Sprintf("i%03d", i), Server: fmt.Sprintf("%s-%d", h.name, i%10), ConfigPath: "/c", Service: "a", Gateway: fmt.Sprintf("%s/%d", g.URL, i)})
+		list = append(list, Instance{ID: fmt.Sprintf("i%03d", i), Server: fmt.Sprintf("%s-%d", h.name, i%10), ConfigPath: fmt.Sprintf("/c/%d", i), Service: "a", Gateway: fmt.Sprintf("%s/%d", g.URL, i)})
 	}
 	w := newWorld(t, nil, list...)
 	begin := time.Now()

@@ -52,10 +52,13 @@ func (f *Fleet) Claim(ctx context.Context, id, user, tgUser string) (task.Instan
 	}
 	now, owner := f.opts.Now().UTC().Truncate(time.Millisecond), ""
 	err := f.change(ctx, id, func(c *state.Control) {
-		if owner = cmp.Or(c.User, user); owner != user || c.TgUser == tgUser && c.User == user {
+		if owner = cmp.Or(c.User, user); owner != user || c.User == user && (c.TgUser == tgUser || tgUser == "") {
 			return // another's, or claimed so already
 		}
 		if c.TgUser, c.InitAt = tgUser, now; c.User == "" {
+			if !c.ClaimedAt.IsZero() {
+				c.BotRef = "" // it is of who had it before
+			}
 			c.User, c.ClaimedAt = user, now
 		}
 	})
@@ -70,11 +73,7 @@ func (f *Fleet) SetBot(ctx context.Context, id, ref string) (task.Instance, erro
 	if _, err := f.instance(id); err != nil {
 		return task.Instance{}, err
 	}
-	token, err := f.opts.Secret(ref)
-	if err == nil && !botRule().MatchString(token) {
-		err = errors.New("what it names is no token of a bot such as 123456:ABC-DEF")
-	}
-	if err != nil {
+	if _, err := f.bot(ref); err != nil {
 		return task.Instance{}, task.Wrong("token_ref", "name a file of mode 600 that has the token of @BotFather, or env:NAME", "%v", err)
 	}
 	now := f.opts.Now().UTC().Truncate(time.Millisecond)
@@ -107,6 +106,7 @@ func (f *Fleet) Run(ctx context.Context) {
 			setups <- struct{}{}
 		}
 	}()
+	f.resume(ctx)
 	told := ""
 	for ctx.Err() == nil {
 		err := f.look(ctx, setups)
@@ -119,6 +119,18 @@ func (f *Fleet) Run(ctx context.Context) {
 		case <-f.wake:
 		case <-time.After(lookEvery):
 		}
+	}
+}
+
+// resume queues again what a master that was killed had begun, since nobody else is at work.
+func (f *Fleet) resume(ctx context.Context) {
+	var err error
+	for _, j := range f.jobs.Where(func(j *jobs.Job) bool { return j.ObjectType == jobs.Instance && j.Status == jobs.Running }) {
+		_, failed := f.jobs.Fail(ctx, j.ID, jobs.Fail{WorkerID: j.WorkerID, Error: "its master has ended"})
+		err = cmp.Or(err, failed)
+	}
+	if _, failed := f.jobs.RetryFailed(ctx); err != nil || failed != nil {
+		f.opts.Log.Warn("jobs about instances wait longer than they have to", "error", cmp.Or(err, failed))
 	}
 }
 
@@ -182,7 +194,8 @@ func (f *Fleet) setUp(ctx context.Context, j *jobs.Job) error {
 	if _, err := f.compare(ctx, in, &c, true); err != nil {
 		return err
 	}
-	if j.IdempotencyKey == setupKey(in.ID, c.ClaimedAt) { // not again: the assistant removes that file itself
+	claim := setupKey(in.ID, c.ClaimedAt)
+	if len(f.jobs.Where(func(o *jobs.Job) bool { return o.IdempotencyKey == claim && o.Status != jobs.Succeeded })) > 0 { // else not again: the assistant removes that file itself
 		if err := f.write(ctx, in.Server, in.BootstrapPath, []byte(cmp.Or(f.opts.Bootstrap, bootstrap)), "any"); err != nil {
 			return err
 		}
@@ -205,18 +218,25 @@ func (f *Fleet) wanted(in *Instance, c *state.Control) (map[string]any, error) {
 	want := map[string]any{}
 	if c.User != "" {
 		want[in.AccessPath+".dmPolicy"] = "allowlist"
-		if c.TgUser != "" {
-			want[in.AccessPath+".allowFrom"] = []any{c.TgUser}
-		}
+		want[in.AccessPath+".allowFrom"] = strings.Fields(c.TgUser) // nobody, or that user: not who had it before
 	}
 	maps.Copy(want, in.Desired)
 	if c.BotRef == "" {
 		maps.DeleteFunc(want, func(path string, _ any) bool { return strings.HasPrefix(path, "channels.") })
 		return want, nil
 	}
-	token, err := f.opts.Secret(c.BotRef)
+	token, err := f.bot(c.BotRef)
 	want[botField] = token
 	return want, err
+}
+
+// bot returns the token of a bot that a reference names; a person may have written it into the ledger.
+func (f *Fleet) bot(ref string) (string, error) {
+	token, err := f.opts.Secret(ref)
+	if err == nil && !botRule().MatchString(token) {
+		err = errors.New("what names the token of the bot names none such as 123456:ABC-DEF")
+	}
+	return token, err
 }
 
 // compare returns in which fields the configuration of an instance differs from what it has to have, each with both values, but
@@ -243,8 +263,7 @@ func (f *Fleet) compare(ctx context.Context, in *Instance, c *state.Control, rep
 		if now == wanted {
 			continue
 		}
-		name := path[strings.LastIndexByte(path, '.')+1:]
-		if task.IsSecret(name, now) || task.IsSecret(name, wanted) || strings.Contains(now+wanted, "{") { // an object can have some
+		if task.IsSecret(path, now) || task.IsSecret(path, wanted) || strings.ContainsAny(now+wanted, "{[:") { // what has parts can have some, and tokens of bots have colons
 			differs = append(differs, path+" is another one")
 		} else {
 			differs = append(differs, fmt.Sprintf("%s is %s, not %s", path, now, wanted))
@@ -263,14 +282,27 @@ func (f *Fleet) compare(ctx context.Context, in *Instance, c *state.Control, rep
 	if err := enc.Encode(root); err != nil {
 		return nil, err
 	}
+	if out.Len() > maxAnswer {
+		return nil, fmt.Errorf("%s would have more than %d bytes", in.ConfigPath, maxAnswer)
+	}
 	f.setStale(in.ID, true)
 	return differs, f.write(ctx, in.Server, in.ConfigPath, out.Bytes(), was)
 }
 
 // parseConfig reads a configuration, which has to be one object of JSON. Numbers stay as they are written.
 func parseConfig(text []byte) (root map[string]any, err error) {
+	const deepest = 64 // objects in objects: each level is written with blanks before it
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
+	for tokens, depth := json.NewDecoder(bytes.NewReader(text)), 0; depth <= deepest; {
+		token, err := tokens.Token()
+		if depth += map[any]int{json.Delim('{'): 1, json.Delim('['): 1, json.Delim('}'): -1, json.Delim(']'): -1}[token]; depth > deepest {
+			return nil, fmt.Errorf("it has more than %d objects in objects", deepest)
+		}
+		if err != nil {
+			break
+		}
+	}
 	if err = dec.Decode(&root); err == nil && root == nil {
 		err = errors.New("null")
 	}
@@ -349,9 +381,9 @@ func (f *Fleet) syncAll(ctx context.Context) (string, error) {
 		texts = append(texts, text)
 	}
 	slices.Sort(texts)
-	detail := fmt.Sprintf("%d of %d differ", len(texts), len(list))
-	if detail += ": " + strings.Join(texts, "; "); err != nil {
-		err = fmt.Errorf("%w; %s", err, detail)
+	detail := strings.TrimSuffix(fmt.Sprintf("%d of %d differ: %s", len(texts), len(list), strings.Join(texts, "; ")), ": ")
+	if err != nil {
+		err = fmt.Errorf("%s; %w", detail, err)
 	}
-	return strings.TrimSuffix(detail, ": "), err
+	return detail, err
 }

@@ -116,7 +116,7 @@ func TestRunSetsUp(t *testing.T) {
 	<-noted
 	end()
 	<-ended
-	if got := h.values("shop", "gateway.dmPolicy", "gateway.allowFrom"); got != `"allowlist" null` {
+	if got := h.values("shop", "gateway.dmPolicy", "gateway.allowFrom"); got != `"allowlist" []` {
 		t.Error(got)
 	}
 }
@@ -416,14 +416,14 @@ func TestOwner(t *testing.T) {
 		}
 	}
 	must(t, errors.Join(os.Remove(dir+"/open claw.json"), os.Symlink(h.dir+"/elsewhere", dir+"/open claw.json")))
-	w.fails("config_sync", "Permission denied") // not even read
+	w.fails("config_sync", "is a link") // not even read
 	must(t, errors.Join(os.Rename(dir, dir+"2"), os.Symlink(h.dir, dir), os.Lchown(dir, nobody, other)))
 	h.write("open claw.json", "{}", 0o600)
-	w.fails("config_sync", "ermission denied")
+	w.fails("config_sync", "is a link, or lies behind one")
 	above := filepath.Join(h.dir, odd)
 	h.write("victim/a/open claw.json", "{}", 0o644)
 	must(t, errors.Join(os.Rename(above, above+"2"), os.Symlink(h.dir+"/victim", above), os.Lchown(above, nobody, other)))
-	w.fails("config_sync", "ermission denied")
+	w.fails("config_sync", "is a link, or lies behind one")
 	if h.read("victim/a/open claw.json") != "{}" || h.read("elsewhere") != `{"mine": true}` || h.read("open claw.json") != "{}" {
 		t.Error("root has written where a user sent it")
 	}

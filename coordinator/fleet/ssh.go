@@ -16,33 +16,43 @@ import (
 	"time"
 
 	"stint/coordinator/task"
+	"stint/state"
 )
 
 // Scripts for the sh of a server. They are constant: what they are about is read from their input, line by line, before what
 // a file is to have.
 const (
-	// asOwner runs the script in $1 as the owner of the directory of a file, if we are root there: others may write in
-	// that directory, and could let root write where they may not. Of those above it, the highest that is not root's counts:
-	// its owner can put a link in place of what is below.
+	// asOwner runs the script in $1 in the directory of a file, with its name, and as the owner of that directory if we are root
+	// there: others may write in it, and could let root write where they may not. It stays in the directory that it has looked
+	// at, whatever becomes of the path, and goes through no link to get there.
 	asOwner = `set -eu; IFS= read -r file; dir=$(dirname -- "$file"); as=
+cd -P -- "$dir"
+if [ "$(pwd -P)" != "$dir" ]; then echo "$dir is a link, or lies behind one: write its real path, $(pwd -P)" >&2; exit 1; fi
 if [ "$(id -u)" = 0 ]; then
-up=$dir; while [ "$up" != / ]; do if [ "$(stat -c %u -- "$up")" != 0 ]; then dir=$up; fi; up=$(dirname -- "$up"); done
-as="setpriv --reuid $(stat -c %u -- "$dir") --regid $(stat -c %g -- "$dir") --clear-groups"; fi
-exec $as sh -c "$1" sh "$file"`
+uid=$(stat -c %u .); groups=--clear-groups
+if id -un "$uid" >/dev/null 2>&1; then groups=--init-groups; fi
+if [ "$uid" = 0 ] && [ -n "$(find . -prune -perm /022)" ]; then echo "$dir belongs to root, and others may write in it" >&2; exit 1; fi
+as="setpriv --reuid $uid --regid $(stat -c %g .) $groups"
+fi
+exec $as sh -c "$1" sh "./$(basename -- "$file")"`
 
-	readFile = `set -eu; if [ -e "$1" ]; then echo there; cat -- "$1"; else echo missing; fi`
+	readFile = `set -eu
+if [ -L "$1" ] || { [ -e "$1" ] && [ ! -f "$1" ]; }; then echo "it is a link or no file, and stays as it is" >&2; exit 1; fi
+if [ -e "$1" ]; then echo there; cat -- "$1"; else echo missing; fi`
 
 	// writeFile writes a new file, checks it and puts it into the place of a file that is still as it was read.
 	writeFile = `set -eu; IFS= read -r was; IFS= read -r want; umask 077
 sum() { sha256sum <"$1" | cut -d" " -f1; }
-if [ -L "$1" ]; then echo "$1 is a link" >&2; exit 1; fi
+if [ -L "$1" ] || { [ -e "$1" ] && [ ! -f "$1" ]; }; then echo "it is a link or no file, and stays as it is" >&2; exit 1; fi
 new=$(mktemp -- "$1.XXXXXX"); trap "rm -f -- \"\$new\"" EXIT
-if [ -e "$1" ]; then cp -p -- "$1" "$new"; fi
+if [ -e "$1" ]; then cp -p -- "$1" "$new"
+if [ "$(stat -c "%u %g %a" -- "$1")" != "$(stat -c "%u %g %a" -- "$new")" ]; then echo "its owner, group and mode cannot be kept, and it is as it was" >&2; exit 1; fi
+fi
 cat >"$new"
-if [ "$(sum "$new")" != "$want" ]; then echo "$1 was cut off on its way, and is as it was" >&2; exit 1; fi
+if [ "$(sum "$new")" != "$want" ]; then echo "it was cut off on its way, and is as it was" >&2; exit 1; fi
 if [ "$was" != any ]; then
 now=missing; if [ -e "$1" ]; then now=$(sum "$1"); fi
-if [ "$now" != "$was" ]; then echo "$1 has changed meanwhile, and is as it is" >&2; exit 1; fi
+if [ "$now" != "$was" ]; then echo "it has changed meanwhile, and is as it is" >&2; exit 1; fi
 fi
 sync -- "$new"; mv -f -- "$new" "$1"`
 
@@ -57,7 +67,7 @@ grep -E "^Mem(Total|Available):" /proc/meminfo; df -Pk / | tail -n 1`
 // Bounds of a command on a server.
 const (
 	sshTimeout  = time.Minute
-	maxAnswer   = 4 << 20 // bytes that it prints
+	maxAnswer   = 1 << 20 // bytes that it prints
 	maxComplain = 300     // of its errors
 )
 
@@ -81,7 +91,7 @@ func (f *Fleet) onFile(ctx context.Context, server, file, script string, content
 // remote runs a script on a server, with inner as its $1, and returns what it prints.
 func (f *Fleet) remote(ctx context.Context, server, script, inner string, content []byte, lines ...string) ([]byte, error) {
 	i := slices.IndexFunc(f.opts.Servers, func(s Server) bool { return s.ID == server })
-	command := "exec sh -c " + quote(script) + " sh " + quote(inner)
+	command := "echo stint; exec sh -c " + quote(script) + " sh " + quote(inner)
 	select {
 	case f.ssh[server] <- struct{}{}:
 		defer func() { <-f.ssh[server] }()
@@ -99,29 +109,43 @@ func (f *Fleet) remote(ctx context.Context, server, script, inner string, conten
 	out, complaint := &bounded{most: maxAnswer}, &bounded{most: maxAnswer}
 	cmd.Stdout, cmd.Stderr = out, complaint
 	err := cmd.Run()
-	text := task.OneSentence(complaint.String(), maxComplain)
+	answer, hasBegun := bytes.CutPrefix(out.buf.Bytes(), []byte("stint\n")) // else 255 is of ssh itself
+	text := task.OneSentence(f.masked(complaint.buf.String()), maxComplain)
 	exit, _ := errors.AsType[*exec.ExitError](err)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("no answer of server %s: %w", server, ctx.Err())
-	case exit != nil && exit.ExitCode() == 255:
+	case exit != nil && exit.ExitCode() == 255 && !hasBegun:
 		return nil, &unreachableError{"server " + server + " cannot be reached: " + cmp.Or(text, "ssh says nothing about it")}
+	case out.buf.Len() > maxAnswer:
+		return nil, fmt.Errorf("server %s has answered more than %d bytes", server, maxAnswer)
 	case err != nil:
 		return nil, fmt.Errorf("server %s: %s (%w)", server, cmp.Or(text, "no word about it"), err)
-	case out.Len() > maxAnswer:
-		return nil, fmt.Errorf("server %s has answered more than %d bytes", server, maxAnswer)
 	}
-	return out.Bytes(), nil
+	return answer, nil
 }
 
-// A bounded keeps the first bytes that are written to it, and one more if there are others.
+// masked returns a text of a server without the tokens of bots, which it may have been sent.
+func (f *Fleet) masked(text string) string {
+	for _, c := range f.room.Controls(state.ControlInstance) {
+		if token, err := f.opts.Secret(c.BotRef); c.BotRef != "" && err == nil && token != "" {
+			text = strings.ReplaceAll(text, token, "***")
+		}
+	}
+	return text
+}
+
+// A bounded keeps what is written to it, and fails beyond a bound: then nothing more is read.
 type bounded struct {
-	bytes.Buffer
+	buf  bytes.Buffer // not embedded: it would read by itself
 	most int
 }
 
+// Write implements io.Writer.
 func (b *bounded) Write(p []byte) (int, error) {
-	_, _ = b.Buffer.Write(p[:min(len(p), b.most+1-b.Len())]) // it cannot fail
+	if b.buf.Write(p); b.buf.Len() > b.most {
+		return 0, errors.New("too long")
+	}
 	return len(p), nil
 }
 
