@@ -46,7 +46,8 @@ func TestMain(m *testing.M) {
 			_ = os.Unsetenv(name) // it is a name
 		}
 	}
-	out, err := exec.Command("sh", "-ec", `cd "$(mktemp -d)"; chmod 711 .; mkdir bin hosts
+	out, err := exec.Command("sh", "-ec", `case $(getent passwd "$(id -u)") in */nologin|*/false) exit 1 ;; esac # nobody can log in as this user
+cd "$(mktemp -d)"; chmod 711 .; mkdir bin hosts
 for key in host other user; do ssh-keygen -q -t ed25519 -N "" -f $key; done
 printf 'known %s\n' "$(cat host.pub)" >known
 printf 'Include %s/hosts/*\n' "$PWD" >config
@@ -108,7 +109,7 @@ var standIns = map[string]string{
 func newHost(t testing.TB) *host {
 	t.Helper()
 	if _, err := os.Stat(sshd); err != nil || keys == "" {
-		missing(t, "there is no sshd")
+		missing(t, "this user can use no sshd")
 	}
 	h := &host{TB: t, name: fmt.Sprintf("h%d", hosts.Add(1))}
 	h.dir = filepath.Join(keys, h.name)
