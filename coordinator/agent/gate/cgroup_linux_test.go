@@ -122,13 +122,13 @@ func TestMasterKeepsNoDescriptor(t *testing.T) {
 		return len(names)
 	}
 	b.run(b.Turn(""), "exit 0") // what is opened once stays open
-	before := count()
+	before := count()           // or more: what a test before this one had open may close now
 	for i := range 8 {
 		b.NoCgroup = i%2 == 0
 		b.run(b.Turn(""), "exit 0")
 		b.run(b.Turn(""), "kill -KILL $PPID; sleep 1000")
 	}
-	if after := count(); after != before {
+	if after := count(); after > before {
 		t.Errorf("%d descriptors, then %d", before, after)
 	}
 }
