@@ -74,7 +74,7 @@ var arrows = map[string][]string{
 	"stint/coordinator/schedule":              {"stint/ledger/lazy", "stint/coordinator/task", "stint/ledger/durable", "stint/state"},
 	"stint/coordinator/schedule/due":          {"stint/coordinator/store", "stint/coordinator/task", "stint/ledger", "stint/ledger/archive", "stint/ledger/durable", "stint/ledger/journal", "stint/ledger/reconcile", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/schedule/govern":       {"stint/coordinator/task", "stint/memory", "stint/memory/care", "stint/prompt", "stint/state", "stint/state/jobs"},
-	"stint/coordinator/fleet":                 {"stint/coordinator/task", "stint/ledger/lazy", "stint/state", "stint/state/jobs"},
+	"stint/coordinator/fleet":                 {"stint/coordinator/task", "stint/ledger/durable", "stint/ledger/lazy", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/postgres/dsn":          {"stint/coordinator/task"},
 	"stint/coordinator/postgres/schema":       {"stint/coordinator/task"},
 	"stint/coordinator/postgres/server":       {"stint/coordinator/postgres/dsn", "stint/coordinator/postgres/schema", "stint/coordinator/task", "stint/state"},

@@ -21,7 +21,6 @@ import (
 	"stint/coordinator/fleet"
 	"stint/coordinator/followup"
 	"stint/coordinator/notify"
-	"stint/coordinator/postgres"
 	"stint/coordinator/queue"
 	"stint/coordinator/schedule"
 	"stint/coordinator/task"
@@ -46,10 +45,13 @@ type Config struct {
 	HTTP                          string // an address of this machine, or off
 	LogLevel, LogFormat           string
 	Env, CaptureEnv               []string
-	PostgresURL                   string           // of the mirror; may have a password
-	PostgresURLFile               string           // a file that has it instead
-	Mirror                        postgres.Options // what of them is configured
-	WorkerLeaseTTL                time.Duration    // of the shared queue's leases, as are these
+	PostgresURL                   string // of the mirror; may have a password
+	PostgresURLFile               string // a file that has it instead
+	PostgresPoolSize              int
+	PostgresInline                int64 // bytes
+	PostgresOutput                int   // characters
+	PostgresHost                  string
+	WorkerLeaseTTL                time.Duration // of the shared queue's leases, as are these
 	WorkerRenew, WorkerPoll       time.Duration
 	WorkerConcurrency             int
 	WorkerGroup                   string
@@ -59,8 +61,10 @@ type Config struct {
 	MaxScheduled                  int
 	Governed                      []memory.Governed // files of notes that jobs take care of
 	AutoVerifyBudget              int
-	Fleet                         fleet.Options // what of them is configured
-	ConfigSync                    string
+	Servers                       []fleet.Server
+	Instances                     []fleet.Instance
+	Bootstrap, ConfigSync         string
+	IdleAfter                     time.Duration
 
 	agents map[string]any // the settings of agents by their keys, each of the type of its default; never changed
 
@@ -186,19 +190,19 @@ var keys = slices.Concat([]key{
 	listKey("env", "", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }, splitNames),
 	postgresURLKey(),
 	checkedKey("postgres_url_file", "", "file of mode 600 that holds this URL; it is read for each connection", func(c *Config) *string { return &c.PostgresURLFile }, checkURLFile).in("postgres"),
-	numberKey("postgres_pool_size", "10", 1, 1000, "connections to it at most", func(c *Config) *int { return &c.Mirror.PoolSize }).in("postgres"),
-	sizeKey("postgres_inline_threshold", "1MiB", maxInline, "size up to which files are copied whole; of larger ones path and hash", func(c *Config) *int64 { return &c.Mirror.InlineThreshold }).in("postgres"),
-	numberKey("postgres_stdout_limit", "10000", 0, 10_000_000, "characters of a run's output and of its errors that are copied", func(c *Config) *int { return &c.Mirror.OutputLimit }).in("postgres"),
-	checkedKey("postgres_host", "", "host name under which the mirror keeps these tasks; empty: the name of this machine", func(c *Config) *string { return &c.Mirror.Host }, checkHost).in("postgres"),
+	numberKey("postgres_pool_size", "10", 1, 1000, "connections to it at most", func(c *Config) *int { return &c.PostgresPoolSize }).in("postgres"),
+	sizeKey("postgres_inline_threshold", "1MiB", maxInline, "size up to which files are copied whole; of larger ones path and hash", func(c *Config) *int64 { return &c.PostgresInline }).in("postgres"),
+	numberKey("postgres_stdout_limit", "10000", 0, 10_000_000, "characters of a run's output and of its errors that are copied", func(c *Config) *int { return &c.PostgresOutput }).in("postgres"),
+	checkedKey("postgres_host", "", "host name under which the mirror keeps these tasks; empty: the name of this machine", func(c *Config) *string { return &c.PostgresHost }, checkHost).in("postgres"),
 	durationKey("worker_lease_ttl", "90s", "how long a task of the shared queue stays with a worker that does not renew its lease", func(c *Config) *time.Duration { return &c.WorkerLeaseTTL }).as("lease_ttl").in("worker"),
 	durationKey("worker_renew", "30s", "time between two renewals of a worker's leases", func(c *Config) *time.Duration { return &c.WorkerRenew }).as("renew").in("worker"),
 	durationKey("worker_poll_interval", "1s", "time between two looks of a worker at the shared queue, where the database tells of nothing", func(c *Config) *time.Duration { return &c.WorkerPoll }).as("poll_interval").in("worker"),
 	numberKey("worker_concurrency", "4", 1, 256, "tasks that stint worker start runs at the same time", func(c *Config) *int { return &c.WorkerConcurrency }).as("processes").in("worker"),
 	textKey("worker_group", "", "a worker uses the shared queue's accounts of this group; empty: of all", func(c *Config) *string { return &c.WorkerGroup }).as("group").in("worker"),
 	listKey("worker_accounts", "auto", "accounts of the shared queue that a worker uses; auto: all that are here too", func(c *Config) *[]string { return &c.WorkerAccounts }, splitAccounts).as("accounts").in("worker"),
-	documentKey("fleet_bootstrap", "default", "what BOOTSTRAP.md says to the user who has claimed an instance: default, the text", map[string]string{"default": "", "": ""}, asIs, func(c *Config) *string { return &c.Fleet.Bootstrap }).in("fleet"),
+	documentKey("fleet_bootstrap", "default", "what BOOTSTRAP.md says to the user who has claimed an instance: default, the text", map[string]string{"default": "", "": ""}, asIs, func(c *Config) *string { return &c.Bootstrap }).in("fleet"),
 	choiceKey("fleet_config_sync", "report", "what becomes of the configuration of an instance that differs: it is reported, or repaired", func(c *Config) *string { return &c.ConfigSync }, "report", "repair").in("fleet"),
-	durationKey("fleet_idle_after", "7d", "an instance is idle after this time without a dialogue", func(c *Config) *time.Duration { return &c.Fleet.IdleAfter }).in("fleet"),
+	durationKey("fleet_idle_after", "7d", "an instance is idle after this time without a dialogue", func(c *Config) *time.Duration { return &c.IdleAfter }).in("fleet"),
 })
 
 // readRef returns the secret that a reference names: env: and the name of a variable of this process, or the absolute path of a
@@ -219,14 +223,14 @@ func readRef(ref string) (string, error) {
 
 // usualSchedules returns the schedules of package fleet's jobs that nobody has configured otherwise.
 func (c *Config) usualSchedules() (list []schedule.Schedule, err error) {
-	if len(c.Fleet.Servers) == 0 {
+	if len(c.Servers) == 0 {
 		return nil, nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(fleet.Usual)) {
+	for _, name := range fleet.Names() {
 		if slices.ContainsFunc(c.Schedules, func(s schedule.Schedule) bool { return s.Name == name || s.Job == name }) {
 			continue
 		}
-		s := schedule.Schedule{Name: name, Cron: fleet.Usual[name], Job: name, Origin: "default"}
+		s := schedule.Schedule{Name: name, Cron: fleet.Usual(name), Job: name, Origin: "default"}
 		_, wrong := s.Check(jobNames)
 		list, err = append(list, s), cmp.Or(err, wrong)
 	}

@@ -205,10 +205,10 @@ func (f *fileReader) top(t map[string]toml.Primitive) {
 		case "governed":
 			c.Governed = readBlocks(f, name, p, f.checkGoverned)
 		case "server":
-			c.Fleet.Servers = readBlocks(f, name, p, (*fleet.Server).Check)
+			c.Servers = readBlocks(f, name, p, (*fleet.Server).Check)
 		case "instance":
-			c.Fleet.Instances = readBlocks(f, name, p, func(in *fleet.Instance, before []fleet.Instance) (key string, err error) {
-				return in.Check(c.Fleet.Servers, before)
+			c.Instances = readBlocks(f, name, p, func(in *fleet.Instance, before []fleet.Instance) (key string, err error) {
+				return in.Check(c.Servers, before)
 			})
 		case "schedule":
 			c.Schedules = f.schedules(p, nil)

@@ -178,6 +178,9 @@ var apiCalls = []apiCall{
 	{operation: "check-instance", set: []string{"id=gone"}, status: 409},
 	{operation: "sync-instance", set: []string{"id=gone"}, query: "repair=true", status: 200},
 	{operation: "recover-instance", set: []string{"id=shop"}, status: 200},
+	{operation: "list-servers", status: 200},
+	{operation: "admin-server-metrics", set: []string{"id=s1"}, query: "limit=5", status: 200},
+	{operation: "admin-server-metrics", set: []string{"id=nothing"}, status: 404},
 	{operation: "handover", status: 204},
 }
 

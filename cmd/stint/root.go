@@ -54,7 +54,7 @@ var commands = map[string]func(*app) *cobra.Command{
 	"rm": noRun(rmCommand), "hold": holdCommand, "release": (*app).releaseCommand, "move": (*app).moveCommand,
 	"pause": noRun(pauseTasks), "resume": noRun(resumeTasks), "send": (*app).sendCommand,
 	"service": (*app).serviceCommand, "session": (*app).sessionCommand, "cron": (*app).cronCommand, "job": (*app).jobCommand, "account": (*app).accountCommand, "tasks": (*app).tasksCommand, "doctor": (*app).doctorCommand,
-	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand, "instance": (*app).instanceCommand,
+	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand, "instance": (*app).instanceCommand, "server": (*app).serverCommand,
 	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
 	"compact-tasks": noRun(compactCommand), "clean": noRun(cleanCommand), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
 	"diff": (*app).diffCommand, "undo": noRun((*app).undoCommand), "demo": (*app).demoCommand, "digest": (*app).digestCommand, "notify": (*app).notifyCommand, "usage": (*app).usageCommand, "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,

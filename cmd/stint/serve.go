@@ -444,9 +444,11 @@ func (m *master) scheduler(c *coordinator.Coordinator, room *due.Room, instances
 
 // fleet returns what looks after the instances of a master.
 func (m *master) fleet(c *coordinator.Coordinator, room *due.Room, tell func(kind, name, text string)) *fleet.Fleet {
-	o := m.cfg.Fleet
-	o.Repair, o.Secret, o.Tell, o.Now, o.Log = m.cfg.ConfigSync == "repair", readRef, tell, time.Now, m.log
-	return fleet.New(c, room, o)
+	cfg := m.cfg
+	return fleet.New(c, room, fleet.Options{
+		Servers: cfg.Servers, Instances: cfg.Instances, Dir: m.state, Bootstrap: cfg.Bootstrap, Repair: cfg.ConfigSync == "repair", IdleAfter: cfg.IdleAfter,
+		Keep: cfg.Retention, Secret: readRef, Tell: tell, Now: time.Now, Log: m.log,
+	})
 }
 
 // dueJobs opens the due jobs of a master, whose findings are its own, too: nobody has asked for them yet.

@@ -19,6 +19,7 @@ import (
 
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/dsn"
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -442,15 +443,25 @@ func postgresOptions(cfg *Config, state string, log *slog.Logger) (o postgres.Op
 	if cfg.PostgresURL == "" && cfg.PostgresURLFile == "" {
 		return o, false
 	}
-	o = cfg.Mirror
-	o.URL = func() (string, error) { return cfg.PostgresURL, nil }
+	url := func() (string, error) { return cfg.PostgresURL, nil }
 	if cfg.PostgresURL == "" {
-		o.URL = func() (string, error) { return readURLFile(cfg.PostgresURLFile) } // each time
+		url = func() (string, error) { return readURLFile(cfg.PostgresURLFile) } // each time
 	}
 	name, _ := os.Hostname() // a machine without a name is localhost
-	o.Hostname = cmp.Or(name, "localhost")
-	o.Host, o.MaxAttempts, o.Redact = cmp.Or(o.Host, o.Hostname), cfg.MaxAttempts, cfg.Redact
-	o.StateDir, o.MaxConcurrency, o.Log = state, cfg.MaxWorkers, log
-	o.Version, o.Worker, o.PID = versionName(), uuid.New(), os.Getpid()
-	return o, true
+	name = cmp.Or(name, "localhost")
+	return postgres.Options{
+		Maker: tables.Maker{
+			Host: cmp.Or(cfg.PostgresHost, name), InlineThreshold: cfg.PostgresInline, OutputLimit: cfg.PostgresOutput,
+			MaxAttempts: cfg.MaxAttempts, Redact: cfg.Redact,
+		},
+		URL:            url,
+		Hostname:       name,
+		StateDir:       state,
+		PoolSize:       cfg.PostgresPoolSize,
+		MaxConcurrency: cfg.MaxWorkers,
+		Version:        versionName(),
+		Worker:         uuid.New(),
+		PID:            os.Getpid(),
+		Log:            log,
+	}, true
 }

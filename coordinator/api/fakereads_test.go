@@ -143,6 +143,14 @@ func (f fakeFleet) Act(_ context.Context, id, act string, _ bool) (string, error
 	return act, err
 }
 
+func (fakeFleet) Servers() ([]task.Server, error) {
+	return []task.Server{{ID: "s1", SSH: "s1", Instances: 1}}, nil
+}
+
+func (fakeFleet) Metrics(server string, most int) ([]task.ServerMetric, error) {
+	return make([]task.ServerMetric, most), nil
+}
+
 type fakeJobs struct{}
 
 func (fakeJobs) Enqueue(_ context.Context, spec jobs.Spec) (jobs.Job, bool, error) {

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 
@@ -20,6 +19,9 @@ type Fleet interface {
 	SetBot(ctx context.Context, id, ref string) (task.Instance, error)
 	// Act does one thing now, and says what came of it: act is check, sync (with repair, if wanted) or recover.
 	Act(ctx context.Context, id, act string, repair bool) (detail string, err error)
+	Servers() ([]task.Server, error)
+	// Metrics returns the newest samples of a server, the oldest of them first.
+	Metrics(server string, most int) ([]task.ServerMetric, error)
 }
 
 type (
@@ -46,6 +48,10 @@ type (
 	}
 	taskQueueInput struct {
 		Status string `query:"status" enum:"pending,running,done,failed" doc:"Those of this status" example:"failed"`
+		limitInput
+	}
+	metricsInput struct {
+		ID string `path:"id" doc:"Id of the server" example:"s1"`
 		limitInput
 	}
 )
@@ -77,11 +83,15 @@ func (s *Server) fleetRoutes() {
 			return wire.DetailBody{Detail: detail}, err
 		}))
 	}
+	answers(s, op(http.MethodGet, "/v1/servers", "list-servers", "List servers", "Those of the configuration, with their newest samples."), func(context.Context, *struct{}) (wire.ServersBody, error) {
+		list, err := s.rooms.Fleet.Servers()
+		return wire.ServersBody{Servers: list}, err
+	})
 	answers(s, op(http.MethodGet, adminPath+"job-runs", "admin-job-runs", "List how jobs and schedules went", "The newest first.", http.StatusNotFound), func(ctx context.Context, in *adminRunsInput) (out wire.AdminRunsBody, err error) {
 		list, err := s.rooms.Schedules.JobRuns(ctx, in.Name, in.Limit)
 		out.Runs = []wire.AdminRun{}
-		for _, r := range list {
-			out.Runs = append(out.Runs, wire.AdminRun{Name: r.Schedule, Status: r.Outcome, Duration: int64(1000 * r.Duration), Detail: cmp.Or(r.Detail, r.Reason), RanAt: r.Ended})
+		for i := range list {
+			out.Runs = append(out.Runs, wire.AdminRunOf(&list[i]))
 		}
 		return out, err
 	})
@@ -100,5 +110,9 @@ func (s *Server) fleetRoutes() {
 			row = wire.QueueRowOf(&j, s.rooms.Fleet.Instance)
 		}
 		return row, err
+	})
+	answers(s, op(http.MethodGet, adminPath+"server-metrics/{id}", "admin-server-metrics", "List samples of a server", "The newest ones, the oldest of them first."), func(_ context.Context, in *metricsInput) (wire.MetricsBody, error) {
+		list, err := s.rooms.Fleet.Metrics(in.ID, in.Limit)
+		return wire.MetricsBody{Metrics: notNull(list)}, err
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -172,7 +174,7 @@ func TestSlowAndWrongGateways(t *testing.T) {
 	w.is("slow", "unknown", 1) // and counts for nothing
 }
 
-// TestManyInstances is a round of checks of 200 instances on ten servers.
+// TestManyInstances is a round of checks of 200 instances on ten servers, and of the servers.
 func TestManyInstances(t *testing.T) {
 	t.Parallel()
 	h, g := newHost(t), newGateway(t)
@@ -183,8 +185,22 @@ func TestManyInstances(t *testing.T) {
 	w := newWorld(t, nil, list...)
 	begin := time.Now()
 	w.well("health_check", "200 run")
-	t.Logf("checks of 200 instances on 10 servers: %v", time.Since(begin))
+	checked := time.Now()
+	w.well("server_metrics", "sampled 10")
+	t.Logf("checks of 200 instances on 10 servers: %v; samples of the servers: %v", checked.Sub(begin), time.Since(checked))
+	servers, err := w.Servers()
+	for _, s := range servers {
+		if s.Instances != 20 || s.Last == nil {
+			t.Errorf("%+v", s)
+		}
+	}
+	if must(t, err); len(servers) != 10 {
+		t.Errorf("%d servers", len(servers))
+	}
 	for _, in := range w.Instances() {
 		w.is(in.ID, "running", 0)
+	}
+	if fi, err := os.Stat(filepath.Join(w.dir, metricsName)); err != nil || fi.Mode() != 0o600 {
+		t.Errorf("%v, %v", fi, err)
 	}
 }

@@ -335,7 +335,7 @@ func newWorld(t testing.TB, change func(*Options), list ...Instance) *world {
 	w.Fleet = New(w.room, w.due, o)
 	t.Cleanup(func() {
 		must(t, w.due.Close())
-		for _, name := range []string{"jobs.md", "audit.jsonl"} {
+		for _, name := range []string{"jobs.md", "audit.jsonl", metricsName} {
 			text, _ := os.ReadFile(filepath.Join(w.dir, name)) // one that is not there shows nothing
 			w.say(string(text))
 		}
@@ -359,7 +359,7 @@ func (w *world) Write(p []byte) (int, error) {
 	return w.seen.Write(p)
 }
 
-func (w *world) say(what ...any) { _, _ = fmt.Fprintln(w, what...) }
+func (w *world) say(what ...any) { fmt.Fprintln(w, what...) }
 
 func (w *world) clock() time.Time {
 	w.all.Lock()

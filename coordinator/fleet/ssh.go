@@ -59,6 +59,9 @@ sync -- "$new"; mv -f -- "$new" "$1"`
 	restart = `set -eu; IFS= read -r service
 if [ "$(id -u)" = 0 ]; then exec systemctl restart -- "$service"; fi
 exec sudo -n systemctl restart -- "$service"`
+
+	sample = `set -eu; cat /proc/loadavg; head -n 1 /proc/stat; sleep 1; head -n 1 /proc/stat
+grep -E "^Mem(Total|Available):" /proc/meminfo; df -Pk / | tail -n 1`
 )
 
 // Bounds of a command on a server.

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
-	"os"
 	"sync"
 	"time"
 
@@ -33,27 +31,16 @@ func (h *history) last(schedule string, is func(*task.JobRun) bool) (found *task
 	if schedule == "" {
 		name = nil
 	}
-	err = durable.With(durable.OS, h.path, os.O_RDONLY, func(f durable.File, fi fs.FileInfo) error {
-		for lines := (durable.Backward{R: f, Begin: fi.Size(), Limit: 1 << 20}); ; {
-			line, _, err := lines.Line()
-			switch {
-			case errors.Is(err, io.EOF):
-				return nil
-			case err != nil:
-				return err
-			case !bytes.Contains(line, name):
-				continue
-			}
-			var run task.JobRun
-			if json.Unmarshal(line, &run) == nil && (schedule == "" || run.Schedule == schedule) && is(&run) {
-				found = &run
-				return nil
-			}
+	err = durable.Newest(durable.OS, h.path, func(line []byte) bool {
+		if !bytes.Contains(line, name) {
+			return true
 		}
+		var run task.JobRun
+		if json.Unmarshal(line, &run) == nil && (schedule == "" || run.Schedule == schedule) && is(&run) {
+			found = &run
+		}
+		return found == nil
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	return found, err
 }
 

@@ -19,3 +19,23 @@ type Instance struct {
 	Detail    string    `json:"detail,omitempty" doc:"What went wrong in that check" example:"the gateway answered 500"`
 	Setup     string    `json:"setup,omitempty" doc:"Status of the newest job that sets it up" example:"succeeded"`
 }
+
+// A Server is a machine with instances, with its newest sample.
+type Server struct {
+	ID        string        `json:"server_id" doc:"Its id in the configuration" example:"s1"`
+	SSH       string        `json:"ssh" doc:"Its destination for ssh" example:"root@s1.example.com"`
+	Instances int           `json:"instances" doc:"Instances on it" example:"20"`
+	Last      *ServerMetric `json:"last,omitempty" doc:"Its newest sample"`
+}
+
+// A ServerMetric is a line of server_metrics.jsonl: the resources of a server at one time.
+type ServerMetric struct {
+	Server    string    `json:"server_id" doc:"Id of the server" example:"s1"`
+	CPU       float64   `json:"cpu_pct" doc:"Share of the processors that was in use, in percent" example:"12.5"`
+	MemUsed   int       `json:"mem_used_mb" doc:"Memory in use, in MiB" example:"2048"`
+	MemTotal  int       `json:"mem_total_mb" doc:"All memory, in MiB" example:"8192"`
+	DiskUsed  float64   `json:"disk_used_gb" doc:"Used on the file system of /, in GiB" example:"20.5"`
+	DiskTotal float64   `json:"disk_total_gb" doc:"Size of that, in GiB" example:"80"`
+	Load      float64   `json:"load_1m" doc:"Load average of a minute" example:"0.42"`
+	SampledAt time.Time `json:"sampled_at" doc:"When" example:"2026-11-29T09:05:00Z"`
+}

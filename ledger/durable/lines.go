@@ -3,6 +3,7 @@ package durable
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -40,6 +41,27 @@ func AppendLine(fsys FS, path string, v any, sync bool) error {
 		}
 		return err
 	})
+}
+
+// Newest passes on the lines of a file from the last to the first, until f returns false. Of one that does not exist there are none.
+func Newest(fsys FS, path string, f func(line []byte) bool) error {
+	const most = 1 << 20 // bytes of a line
+	err := With(fsys, path, os.O_RDONLY, func(file File, fi fs.FileInfo) error {
+		for lines := (Backward{R: file, Begin: fi.Size(), Limit: most}); ; {
+			line, _, err := lines.Line()
+			if err == nil && f(line) {
+				continue
+			}
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return err
+		}
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // Backward reads the lines of a file from the last to the first.

@@ -76,6 +76,7 @@ type (
 		Accounts  []state.AccountUse // that are used, are closed, or have told their quota
 		Due       *Due               // nil: there is nothing of it
 		Instances []task.Instance
+		Servers   []task.Server
 		Shared    *task.SharedStatus // nil: no database is configured
 		Agents    []string
 		Workspace string // of the task that was queued last
@@ -109,6 +110,7 @@ type Site struct {
 	Shared func(ctx context.Context) *task.SharedStatus // nil: no database is configured
 	Fleet  interface {
 		Instances() []task.Instance
+		Servers() ([]task.Server, error)
 	}
 }
 
@@ -211,6 +213,7 @@ func (s *Site) fillList(ctx context.Context, p *page, cursor string) error {
 		p.Due = &due
 	}
 	p.Shared, p.Instances = s.Shared(ctx), s.Fleet.Instances()
+	p.Servers, _ = s.Fleet.Servers() // without their samples, if those cannot be read
 	if p.Cursor = cursor; next > 0 {
 		p.Older = wire.FormatCursor(next)
 	}

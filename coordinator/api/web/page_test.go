@@ -124,6 +124,13 @@ func (m *fakeMaster) Instances() []task.Instance {
 	return []task.Instance{{ID: m.says, Server: m.says, User: m.says, Health: m.says, Detail: m.says, FailCount: 4712, CheckedAt: time.Unix(1_795_000_000, 0)}}
 }
 
+func (m *fakeMaster) Servers() ([]task.Server, error) {
+	if m.says == "" {
+		return nil, nil
+	}
+	return []task.Server{{ID: m.says, Instances: 4713, Last: &task.ServerMetric{CPU: 47.14, SampledAt: time.Unix(1_795_000_000, 0)}}, {ID: "new"}}, nil
+}
+
 func (m *fakeMaster) Health() task.Health { return m.health }
 
 // Accounts returns one that is held, for that reason, and one that is not shown.
@@ -310,8 +317,8 @@ func TestPromise6NoTextBecomesMarkup(t *testing.T) {
 				if got := textOfNode(byID(t, doc, "accounts")); strings.Count(got, shown) < 3 || !strings.Contains(got, ": 35 % used") || strings.Contains(got, "unused") {
 					t.Errorf("%q is not in the accounts: %q", text, got)
 				}
-				if got := textOfNode(byID(t, doc, "instances")); strings.Count(got, shown) < 5 && utf8.ValidString(text) || !strings.Contains(got, "4712") {
-					t.Errorf("%q is not in the instances: %q", text, got)
+				if got := textOfNode(byID(t, doc, "instances")) + textOfNode(byID(t, doc, "servers")); strings.Count(got, shown) < 6 && utf8.ValidString(text) || !strings.Contains(got, "4712") || !strings.Contains(got, "4713") || !strings.Contains(got, "47.14") {
+					t.Errorf("%q is not in the instances and servers: %q", text, got)
 				}
 				if got := textOfNode(byID(t, doc, "workers")); strings.Count(got, shown) < 3 && utf8.ValidString(text) || !strings.Contains(got, "4711") || !strings.Contains(got, "draining") {
 					t.Errorf("%q is not in the workers: %q", text, got)

@@ -90,11 +90,16 @@ type (
 		Runs []task.JobRun `json:"runs" doc:"The firings, the newest first"`
 	}
 
-	// InstancesBody has instances.
+	// InstancesBody has instances, ServersBody servers, and MetricsBody samples of one.
 	InstancesBody struct {
 		Instances []task.Instance `json:"instances" doc:"In the order of the configuration"`
 	}
-
+	ServersBody struct {
+		Servers []task.Server `json:"servers" doc:"In the order of the configuration"`
+	}
+	MetricsBody struct {
+		Metrics []task.ServerMetric `json:"metrics" doc:"The samples"`
+	}
 	// A ClaimBody claims an instance.
 	ClaimBody struct {
 		Instance string `json:"instance_id" doc:"Id of the instance" example:"shop"`
@@ -291,6 +296,11 @@ func ListPath(f state.Filter) string {
 	}
 	maps.DeleteFunc(q, func(_ string, v []string) bool { return v[0] == "" })
 	return path + q.Encode()
+}
+
+// AdminRunOf returns a firing as document 004 has it.
+func AdminRunOf(r *task.JobRun) AdminRun {
+	return AdminRun{Name: r.Schedule, Status: r.Outcome, Duration: int64(1000 * r.Duration), Detail: cmp.Or(r.Detail, r.Reason), RanAt: r.Ended}
 }
 
 // QueueRowOf returns a due job as document 004 has it; instance returns what is known of an instance.
