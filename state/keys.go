@@ -118,6 +118,7 @@ const (
 	KeyInitAt       = "initAt"       // of ControlInstance: when it was asked last to be set up
 	KeyHealth       = "health"       // of ControlInstance: running, idle or failed; left out: unknown
 	KeyFailCount    = "failCount"    // of ControlInstance: checks that failed since the last one that did not
+	KeyLowBalance   = "lowBalance"   // of ControlInstance: its key is nearly used up, and that was told
 )
 
 // copied has the keys that say what a task is to do, and where, and how.

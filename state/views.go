@@ -163,6 +163,7 @@ type Control struct {
 	ClaimedAt, InitAt time.Time
 	Health            string // "": unknown
 	FailCount         int
+	LowBalance        bool
 }
 
 // The states of an instance that is known to be in one.
@@ -177,7 +178,7 @@ func ReadControl(sec *ledger.Section, c Control) (Control, error) {
 	fields := map[string]any{
 		KeyPaused: &c.Paused, KeyHold: &c.Hold, KeyReason: &c.Reason, KeyCoolUntil: &c.CoolUntil, KeyCoolGuessed: &c.Guessed, KeyLimitWaits: &c.LimitWaits,
 		KeyLimitedAt: &c.LimitedAt, KeyDisabled: &c.Disabled, KeyQuota: &c.Quota, KeyCron: &c.Cron, KeyFiredThrough: &c.FiredThrough, KeyOpenFirings: &c.OpenFirings,
-		KeyUser: &c.User, KeyTgUser: &c.TgUser, KeyBotRef: &c.BotRef, KeyClaimedAt: &c.ClaimedAt, KeyInitAt: &c.InitAt, KeyHealth: &c.Health, KeyFailCount: &c.FailCount,
+		KeyUser: &c.User, KeyTgUser: &c.TgUser, KeyBotRef: &c.BotRef, KeyClaimedAt: &c.ClaimedAt, KeyInitAt: &c.InitAt, KeyHealth: &c.Health, KeyFailCount: &c.FailCount, KeyLowBalance: &c.LowBalance,
 	}
 	for i := range sec.Fields {
 		f := &sec.Fields[i]
@@ -214,6 +215,6 @@ func (c *Control) Record(id string) ledger.Record {
 		AddIf(KeyQuota, c.Quota).AddIf(KeyDisabled, Flag(c.Disabled)).
 		AddIf(KeyCron, c.Cron).AddIf(KeyFiredThrough, ExactTime(c.FiredThrough)).AddIf(KeyOpenFirings, c.OpenFirings).
 		AddIf(KeyUser, c.User).AddIf(KeyTgUser, c.TgUser).AddIf(KeyBotRef, c.BotRef).AddIf(KeyClaimedAt, ExactTime(c.ClaimedAt)).AddIf(KeyInitAt, ExactTime(c.InitAt)).
-		AddIf(KeyHealth, c.Health).AddIf(KeyFailCount, OrNone(c.FailCount))
+		AddIf(KeyHealth, c.Health).AddIf(KeyFailCount, OrNone(c.FailCount)).AddIf(KeyLowBalance, Flag(c.LowBalance))
 	return r
 }

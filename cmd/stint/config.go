@@ -3,9 +3,9 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -63,8 +63,10 @@ type Config struct {
 	AutoVerifyBudget              int
 	Servers                       []fleet.Server
 	Instances                     []fleet.Instance
+	LiteLLM                       fleet.LiteLLM
 	Bootstrap, ConfigSync         string
-	IdleAfter                     time.Duration
+	IdleAfter, BackupKeep         time.Duration
+	BackupDir                     string
 
 	agents map[string]any // the settings of agents by their keys, each of the type of its default; never changed
 
@@ -203,19 +205,34 @@ var keys = slices.Concat([]key{
 	documentKey("fleet_bootstrap", "default", "what BOOTSTRAP.md says to the user who has claimed an instance: default, the text", map[string]string{"default": "", "": ""}, asIs, func(c *Config) *string { return &c.Bootstrap }).in("fleet"),
 	choiceKey("fleet_config_sync", "report", "what becomes of the configuration of an instance that differs: it is reported, or repaired", func(c *Config) *string { return &c.ConfigSync }, "report", "repair").in("fleet"),
 	durationKey("fleet_idle_after", "7d", "an instance is idle after this time without a dialogue", func(c *Config) *time.Duration { return &c.IdleAfter }).in("fleet"),
+	pathKey("fleet_backup_dir", "directory of the backups of the job db_backup; empty: backups in the state directory", func(c *Config) *string { return &c.BackupDir }).in("fleet"),
+	durationKey("fleet_backup_keep", "7d", "how long a backup is kept", func(c *Config) *time.Duration { return &c.BackupKeep }).in("fleet"),
+	checkedKey("litellm_url", "", "URL of the LiteLLM proxy whose virtual keys the instances use; empty: none", func(c *Config) *string { return &c.LiteLLM.URL }, func(s string) (string, error) {
+		if u, err := url.Parse(s); s != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+			return "", fmt.Errorf("%q is not a URL such as http://10.0.0.5:4000", s)
+		}
+		return s, nil
+	}).in("litellm"),
+	checkedKey("litellm_key_ref", "", "key of an administrator of that proxy: a file of mode 600 that has it, or env:NAME", func(c *Config) *string { return &c.LiteLLM.KeyRef }, checkRef).in("litellm"),
+	numberKey("litellm_alert_below", "10", 0, 1_000_000, "dollars that a key has left when the job key_balance_alert tells of it", func(c *Config) *int { return &c.LiteLLM.AlertBelow }).in("litellm"),
 })
 
-// readRef returns the secret that a reference names: env: and the name of a variable of this process, or the absolute path of a
-// file that nobody else can read.
+// checkRef returns a reference to a secret: an absolute path, or env: and the name of a variable.
+func checkRef(ref string) (string, error) {
+	name, isVariable := strings.CutPrefix(ref, "env:")
+	if ref != "" && !filepath.IsAbs(ref) && !(isVariable && variableName().MatchString(name)) {
+		return "", fmt.Errorf("this is neither the absolute path of a file nor env:NAME; a secret itself does not stand here") // it may be one
+	}
+	return ref, nil
+}
+
+// readRef returns the secret that a reference names, from the environment of this process or a file that nobody else can read.
 func readRef(ref string) (string, error) {
 	if name, isVariable := strings.CutPrefix(ref, "env:"); isVariable {
 		if v := os.Getenv(name); v != "" {
 			return v, nil
 		}
 		return "", fmt.Errorf("the master has no variable %s in its environment", name)
-	}
-	if !filepath.IsAbs(ref) {
-		return "", errors.New("this is neither the absolute path of a file nor env:NAME") // it may be the secret itself
 	}
 	text, err := readSecret(ref)
 	return strings.TrimSpace(text), err
@@ -227,7 +244,8 @@ func (c *Config) usualSchedules() (list []schedule.Schedule, err error) {
 		return nil, nil
 	}
 	for _, name := range fleet.Names() {
-		if slices.ContainsFunc(c.Schedules, func(s schedule.Schedule) bool { return s.Name == name || s.Job == name }) {
+		isKnown := slices.ContainsFunc(c.Schedules, func(s schedule.Schedule) bool { return s.Name == name || s.Job == name })
+		if isKnown || c.LiteLLM.URL == "" && (name == "token_usage_sync" || name == "key_balance_alert") {
 			continue
 		}
 		s := schedule.Schedule{Name: name, Cron: fleet.Usual(name), Job: name, Origin: "default"}
@@ -468,6 +486,9 @@ func dangers() (list []danger) {
 func (c *Config) check() error {
 	if c.BackoffBase > c.BackoffMax {
 		return fmt.Errorf("backoff_base (%s) is longer than backoff_max (%s)", task.FormatLimit(c.BackoffBase), task.FormatLimit(c.BackoffMax))
+	}
+	if c.LiteLLM.URL != "" && c.LiteLLM.KeyRef == "" {
+		return fmt.Errorf("%s: litellm.url needs litellm.key_ref, the key of an administrator, beside it", c.origins["litellm_url"].where)
 	}
 	if c.HeartbeatInterval <= 0 {
 		return fmt.Errorf("heartbeat_interval must be longer than 0")

@@ -208,6 +208,9 @@ func (f *fileReader) top(t map[string]toml.Primitive) {
 			c.Servers = readBlocks(f, name, p, (*fleet.Server).Check)
 		case "instance":
 			c.Instances = readBlocks(f, name, p, func(in *fleet.Instance, before []fleet.Instance) (key string, err error) {
+				if _, err := checkRef(in.KeyRef); err != nil {
+					return "litellm_key_ref", err
+				}
 				return in.Check(c.Servers, before)
 			})
 		case "schedule":

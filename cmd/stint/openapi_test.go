@@ -181,6 +181,7 @@ var apiCalls = []apiCall{
 	{operation: "list-servers", status: 200},
 	{operation: "admin-server-metrics", set: []string{"id=s1"}, query: "limit=5", status: 200},
 	{operation: "admin-server-metrics", set: []string{"id=nothing"}, status: 404},
+	{operation: "admin-usage-daily", query: "instance_id=shop", status: 200},
 	{operation: "handover", status: 204},
 }
 

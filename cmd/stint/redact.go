@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"stint/coordinator/fleet"
 	"stint/coordinator/postgres/dsn"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
@@ -39,6 +40,10 @@ func secrets(cfg *Config, stateDir string) func() []string {
 		for i := range cfg.Notify {
 			token, _ := cfg.Notify[i].Token(os.Environ(), readSecret)
 			values = append(values, token)
+		}
+		for _, ref := range append(mapped(cfg.Instances, func(in *fleet.Instance) string { return in.KeyRef }), cfg.LiteLLM.KeyRef) {
+			key, _ := readRef(ref)
+			values = append(values, key)
 		}
 		if stateDir != "" {
 			token, _ := durable.ReadFile(durable.OS, tokenFile(stateDir))

@@ -37,6 +37,7 @@ import (
 	"stint/coordinator/fleet"
 	"stint/coordinator/notify"
 	"stint/coordinator/postgres"
+	"stint/coordinator/postgres/dsn"
 	"stint/coordinator/postgres/shared"
 	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
@@ -161,6 +162,8 @@ type master struct {
 	worker *shared.Worker   // nil: it is none, or has not begun
 	uses   *memory.Uses     // of the entries of governed notes
 
+	operations func(table string, since time.Time) ([]any, error) // see operations; set before the mirror runs
+
 	accounts *accountsFile
 	ready    *os.File // nil in the foreground
 
@@ -210,6 +213,7 @@ func (m *master) run(ctx context.Context) (err error) {
 	m.accounts = newAccountsFile(m.state)
 	m.accounts.tell = func(err error) { m.log.Warn("a mistake in the accounts", "error", err) }
 	if o, on := postgresOptions(m.cfg, m.state, m.log); on {
+		o.Figures = func(table string, since time.Time) ([]any, error) { return m.operations(table, since) }
 		m.mirror, m.shared = postgres.New(o), shared.NewOpener(o.URL, min(o.PoolSize, 4))
 		defer m.shared.Close()
 	}
@@ -445,10 +449,58 @@ func (m *master) scheduler(c *coordinator.Coordinator, room *due.Room, instances
 // fleet returns what looks after the instances of a master.
 func (m *master) fleet(c *coordinator.Coordinator, room *due.Room, tell func(kind, name, text string)) *fleet.Fleet {
 	cfg := m.cfg
-	return fleet.New(c, room, fleet.Options{
+	o := fleet.Options{
 		Servers: cfg.Servers, Instances: cfg.Instances, Dir: m.state, Bootstrap: cfg.Bootstrap, Repair: cfg.ConfigSync == "repair", IdleAfter: cfg.IdleAfter,
-		Keep: cfg.Retention, Secret: readRef, Tell: tell, Now: time.Now, Log: m.log,
-	})
+		LiteLLM: cfg.LiteLLM, Keep: cfg.Retention, Secret: readRef, Tell: tell, Now: time.Now, Log: m.log,
+		Backup: fleet.Backup{
+			Dir: cmp.Or(cfg.BackupDir, filepath.Join(m.state, "backups")), Keep: cfg.BackupKeep,
+			Verify: func(ctx context.Context, dir string) error {
+				r, err := statedir.Fsck(ctx, dir, cfg.WorkspaceRoot, func() bool { return false })
+				if err != nil {
+					return err
+				}
+				if fault := find(r.Faults, func(x *statedir.Fault) bool { // what a person has written is as it is
+					return slices.Contains([]string{statedir.KindFile, statedir.KindJournal, statedir.KindArchive}, x.Kind)
+				}); fault != nil {
+					return fmt.Errorf("it was restored damaged: %s", fault.Finding)
+				}
+				return nil
+			},
+		},
+	}
+	if p, on := postgresOptions(cfg, m.state, m.log); on {
+		o.Backup.Database = func(other string) (string, []string, error) {
+			text, err := p.URL()
+			if err != nil {
+				return "", nil, err
+			}
+			url, env, err := dsn.ForPrograms(text, other)
+			return url, append(os.Environ(), env...), err
+		}
+	}
+	return fleet.New(c, room, o)
+}
+
+// operations returns what the mirror copies that is in no record: the rows of a table from a time on.
+func operations(instances *fleet.Fleet, schedules *schedule.Runner, room *due.Room) func(string, time.Time) ([]any, error) {
+	return func(table string, since time.Time) (rows []any, err error) {
+		switch table {
+		case "task_queue":
+			for _, j := range room.Where(func(j *jobs.Job) bool { return !j.UpdatedAt.Before(since) }) {
+				rows = append(rows, wire.QueueRowOf(&j, instances.Instance))
+			}
+			return rows, nil
+		case "job_runs":
+			list, err := schedules.RunsSince(since)
+			return mapped(list, func(r *task.JobRun) any { return wire.AdminRunOf(r) }), err
+		case "server_metrics":
+			list, err := instances.MetricsSince(since)
+			return mapped(list, func(m *task.ServerMetric) any { return m }), err
+		}
+		list, err := instances.Usage("")
+		list = slices.DeleteFunc(list, func(u task.UsageDay) bool { return u.UpdatedAt.Before(since) })
+		return mapped(list, func(u *task.UsageDay) any { return u }), err
+	}
 }
 
 // dueJobs opens the due jobs of a master, whose findings are its own, too: nobody has asked for them yet.
@@ -667,7 +719,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator, leased *s
 	defer endFollowers()
 	var followers sync.WaitGroup
 	followers.Go(func() { giveMemoryBack(following) })
-	if m.mirror != nil {
+	if m.operations = operations(instances, schedules, room); m.mirror != nil {
 		followers.Go(func() { m.mirror.Run(following, c) })
 	}
 	if notifier != nil {

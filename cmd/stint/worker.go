@@ -39,7 +39,7 @@ func (a *app) workerStartCommand() *cobra.Command {
 		return m.serve(context.WithoutCancel(c.Context()))
 	})
 	for i := range keys {
-		if keys[i].section != "fleet" {
+		if keys[i].section != "fleet" && keys[i].section != "litellm" {
 			addKeyFlag(c.Flags(), &keys[i])
 		}
 	}

@@ -151,6 +151,10 @@ func (fakeFleet) Metrics(server string, most int) ([]task.ServerMetric, error) {
 	return make([]task.ServerMetric, most), nil
 }
 
+func (fakeFleet) Usage(instance string) ([]task.UsageDay, error) {
+	return []task.UsageDay{{Instance: instance}}, nil
+}
+
 type fakeJobs struct{}
 
 func (fakeJobs) Enqueue(_ context.Context, spec jobs.Spec) (jobs.Job, bool, error) {

@@ -22,6 +22,8 @@ type Fleet interface {
 	Servers() ([]task.Server, error)
 	// Metrics returns the newest samples of a server, the oldest of them first.
 	Metrics(server string, most int) ([]task.ServerMetric, error)
+	// Usage returns the days of an instance; "": of all.
+	Usage(instance string) ([]task.UsageDay, error)
 }
 
 type (
@@ -53,6 +55,9 @@ type (
 	metricsInput struct {
 		ID string `path:"id" doc:"Id of the server" example:"s1"`
 		limitInput
+	}
+	usageDailyInput struct {
+		ID string `query:"instance_id" doc:"Those of this instance" example:"shop"`
 	}
 )
 
@@ -114,5 +119,9 @@ func (s *Server) fleetRoutes() {
 	answers(s, op(http.MethodGet, adminPath+"server-metrics/{id}", "admin-server-metrics", "List samples of a server", "The newest ones, the oldest of them first."), func(_ context.Context, in *metricsInput) (wire.MetricsBody, error) {
 		list, err := s.rooms.Fleet.Metrics(in.ID, in.Limit)
 		return wire.MetricsBody{Metrics: notNull(list)}, err
+	})
+	answers(s, op(http.MethodGet, adminPath+"usage-daily", "admin-usage-daily", "List what instances have used, day by day", "The oldest day first."), func(_ context.Context, in *usageDailyInput) (wire.UsageDailyBody, error) {
+		list, err := s.rooms.Fleet.Usage(in.ID)
+		return wire.UsageDailyBody{Days: notNull(list)}, err
 	})
 }

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,8 +22,18 @@ import (
 	"stint/state"
 )
 
-// metricsName is the file of the state directory in which samples are kept.
-const metricsName = "server_metrics.jsonl"
+// LiteLLM is where the virtual keys of instances are accounted for.
+type LiteLLM struct {
+	URL        string // "": nowhere
+	KeyRef     string // of an administrator's key, which may ask about all
+	AlertBelow int    // dollars
+}
+
+// Where the figures are kept in the state directory.
+const (
+	metricsName = "server_metrics.jsonl"
+	usageName   = "usage_daily.jsonl"
+)
 
 // newest passes on the values in a file of JSON lines of the state directory, the newest first, until more returns
 // false; of lines that a crash has cut off, nothing.
@@ -136,4 +149,173 @@ func (f *Fleet) Metrics(server string, most int) (list []task.ServerMetric, err 
 	})
 	slices.Reverse(list)
 	return list, err
+}
+
+// MetricsSince returns the samples of all servers from a time on.
+func (f *Fleet) MetricsSince(since time.Time) (list []task.ServerMetric, err error) {
+	err = newest(f, metricsName, func(m *task.ServerMetric) bool {
+		if !m.SampledAt.Before(since) {
+			list = append(list, *m)
+		}
+		return !m.SampledAt.Before(since)
+	})
+	return list, err
+}
+
+// Usage returns the days of an instance, or of all (""), for which there are figures, the oldest first.
+func (f *Fleet) Usage(instance string) (list []task.UsageDay, err error) {
+	err = newest(f, usageName, func(u *task.UsageDay) bool {
+		if instance == "" || u.Instance == instance {
+			list = append(list, *u)
+		}
+		return true
+	})
+	slices.Reverse(list)
+	return list, err
+}
+
+// withKey returns the instances that have a virtual key.
+func (f *Fleet) withKey() []*Instance {
+	return f.where(func(in *Instance, _ state.Control) bool { return in.KeyRef != "" && f.opts.LiteLLM.URL != "" })
+}
+
+// ask makes a request about the virtual key of an instance to LiteLLM, which knows it by its SHA-256, and reads the answer.
+func (f *Fleet) ask(ctx context.Context, in *Instance, path, param string, query url.Values, answer any) error {
+	key, err := f.opts.Secret(in.KeyRef)
+	if err != nil {
+		return err
+	}
+	admin, err := f.opts.Secret(f.opts.LiteLLM.KeyRef)
+	if err != nil {
+		return err
+	}
+	query.Set(param, fmt.Sprintf("%x", sha256.Sum256([]byte(key))))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(f.opts.LiteLLM.URL, "/")+path+"?"+query.Encode(), http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+admin)
+	status, body, err := f.do(req)
+	switch {
+	case err != nil:
+		return err
+	case status != http.StatusOK:
+		return fmt.Errorf("LiteLLM answered %d to GET %s", status, path)
+	}
+	if err := json.Unmarshal(body, answer); err != nil {
+		return fmt.Errorf("LiteLLM's answer to GET %s cannot be read: %w", path, err)
+	}
+	return nil
+}
+
+// syncUsage is the job token_usage_sync: it brings the figures of today and yesterday up to date. So those of a day are
+// complete after its end, and what is read twice counts once.
+func (f *Fleet) syncUsage(ctx context.Context) (string, error) {
+	now := f.opts.Now().UTC()
+	list, days := f.withKey(), make(chan task.UsageDay, 1000)
+	read := map[string]task.UsageDay{}
+	collected := make(chan struct{})
+	go func() { // ends when days is closed, which is waited for
+		defer close(collected)
+		for u := range days {
+			read[u.Instance+" "+u.Date] = u
+		}
+	}()
+	err := f.eachInstance(ctx, list, mostHTTP, func(ctx context.Context, in *Instance) error {
+		// https://docs.litellm.ai/docs/proxy/cost_tracking#daily-spend-breakdown-api
+		var answer struct {
+			Results []struct {
+				Date    string `json:"date"`
+				Metrics *struct {
+					Spend    float64 `json:"spend"`
+					Tokens   int64   `json:"total_tokens"`
+					Requests int64   `json:"api_requests"`
+				} `json:"metrics"`
+			} `json:"results"`
+		}
+		query := url.Values{"start_date": {now.AddDate(0, 0, -1).Format(time.DateOnly)}, "end_date": {now.Format(time.DateOnly)}, "page_size": {"1000"}}
+		if err := f.ask(ctx, in, "/user/daily/activity", "api_key", query, &answer); err != nil {
+			return err
+		}
+		if answer.Results == nil {
+			return errors.New("LiteLLM's answer to GET /user/daily/activity says nothing of days")
+		}
+		for _, r := range answer.Results {
+			if _, err := time.Parse(time.DateOnly, r.Date); err != nil || r.Metrics == nil {
+				return fmt.Errorf("LiteLLM's answer to GET /user/daily/activity has a day without a date or without figures")
+			}
+			days <- task.UsageDay{Instance: in.ID, Date: r.Date, Requests: r.Metrics.Requests, Tokens: r.Metrics.Tokens, Cost: math.Round(1e6*r.Metrics.Spend) / 1e6, UpdatedAt: now.Truncate(time.Millisecond)}
+		}
+		return nil
+	})
+	close(days)
+	<-collected
+	n, kept := f.keepUsage(read)
+	return fmt.Sprintf("read %d instances, %d days have changed", len(list), n), errors.Join(err, kept)
+}
+
+// keepUsage puts days into usage_daily.jsonl, and returns how many were not there, or were other ones.
+func (f *Fleet) keepUsage(read map[string]task.UsageDay) (changed int, err error) {
+	f.files.Lock()
+	defer f.files.Unlock()
+	list, err := f.Usage("")
+	if err != nil {
+		return 0, err
+	}
+	for i, old := range list {
+		now, has := read[old.Instance+" "+old.Date]
+		delete(read, old.Instance+" "+old.Date)
+		if old.UpdatedAt = now.UpdatedAt; has && old != now {
+			list[i], changed = now, changed+1
+		}
+	}
+	for _, u := range read {
+		list, changed = append(list, u), changed+1
+	}
+	if changed == 0 {
+		return 0, nil
+	}
+	slices.SortFunc(list, func(a, b task.UsageDay) int {
+		return cmp.Or(strings.Compare(a.Date, b.Date), strings.Compare(a.Instance, b.Instance))
+	})
+	var text []byte
+	for _, u := range list {
+		line, err := durable.JSONLine(u)
+		if err != nil {
+			return 0, err
+		}
+		text = append(text, line...)
+	}
+	return changed, durable.ReplaceFile(durable.OS, filepath.Join(f.opts.Dir, usageName), text)
+}
+
+// checkBalances is the job key_balance_alert: it tells of a key once when little is left of its budget, and again
+// when that has happened anew.
+func (f *Fleet) checkBalances(ctx context.Context) (string, error) {
+	list := f.withKey()
+	err := f.eachInstance(ctx, list, mostHTTP, func(ctx context.Context, in *Instance) error {
+		var answer struct {
+			Info *struct {
+				Spend  float64  `json:"spend"`
+				Budget *float64 `json:"max_budget"` // null: no bound
+			} `json:"info"`
+		}
+		if err := f.ask(ctx, in, "/key/info", "key", url.Values{}, &answer); err != nil {
+			return err
+		}
+		if answer.Info == nil {
+			return errors.New("LiteLLM's answer to GET /key/info says nothing about the key")
+		}
+		isLow, wasLow, left := false, false, 0.0
+		if answer.Info.Budget != nil {
+			left = *answer.Info.Budget - answer.Info.Spend
+			isLow = left < float64(f.opts.LiteLLM.AlertBelow)
+		}
+		err := f.change(ctx, in.ID, func(c *state.Control) { wasLow, c.LowBalance = c.LowBalance, isLow })
+		if err == nil && isLow && !wasLow {
+			f.tell("key-balance", in.ID, fmt.Sprintf("the key of instance %s has $%.2f left", in.ID, left))
+		}
+		return err
+	})
+	return fmt.Sprintf("read %d keys", len(list)), err
 }

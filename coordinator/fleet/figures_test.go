@@ -1,15 +1,172 @@
 package fleet
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"stint/coordinator/task"
 )
+
+// A litellm answers as LiteLLM does about virtual keys.
+type litellm struct {
+	*gateway
+	t *testing.T
+
+	mu     sync.Mutex
+	spend  map[string]float64 // by the reference of a key
+	budget any
+	answer string // in place of all others
+}
+
+func newLiteLLM(t *testing.T) *litellm {
+	l := &litellm{gateway: newGateway(t), t: t, spend: map[string]float64{}, budget: 100.0}
+	l.set(l.serve)
+	return l
+}
+
+func (l *litellm) serve(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := r.URL.Query()
+	var ref string
+	for name := range l.spend {
+		if fmt.Sprintf("%x", sha256.Sum256([]byte("sk-"+secret+"-"+name))) == q.Get("api_key")+q.Get("key") {
+			ref = name
+		}
+	}
+	switch {
+	case l.answer != "":
+		_, _ = w.Write([]byte(l.answer)) // the client sees what is missing
+	case r.Header.Get("Authorization") != "Bearer sk-"+secret+"-admin":
+		w.WriteHeader(http.StatusUnauthorized)
+	case ref == "":
+		w.WriteHeader(http.StatusNotFound)
+	case r.URL.Path == "/key/info":
+		l.write(w, map[string]any{"key": q.Get("key"), "info": map[string]any{"key_name": "sk-...abcd", "spend": l.spend[ref], "max_budget": l.budget, "models": []string{}}})
+	case r.URL.Path == "/user/daily/activity" && q.Get("start_date") != "" && q.Get("end_date") != "":
+		var list []any
+		for _, day := range []string{q.Get("end_date"), q.Get("start_date")} {
+			list = append(list, map[string]any{"date": day, "metrics": map[string]any{
+				"spend": l.spend[ref], "prompt_tokens": 100, "completion_tokens": 23, "total_tokens": 123, "api_requests": 4, "successful_requests": 4,
+			}, "breakdown": map[string]any{}})
+		}
+		l.write(w, map[string]any{"results": list, "metadata": map[string]any{"page": 1, "total_pages": 1, "has_more": false}})
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+func (l *litellm) write(w http.ResponseWriter, v any) {
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		l.t.Error(err)
+	}
+}
+
+func (l *litellm) change(f func()) { l.mu.Lock(); defer l.mu.Unlock(); f() }
+
+// newKeys returns a world of two instances with keys, and one without.
+func newKeys(t *testing.T) (*world, *litellm) {
+	l := newLiteLLM(t)
+	l.spend["ka"], l.spend["kb"] = 1.25, 2
+	in := func(id, ref string) Instance {
+		return Instance{ID: id, Server: "s", ConfigPath: "/c", Service: "a", Gateway: "http://g", KeyRef: ref}
+	}
+	return newWorld(t, func(o *Options) { o.LiteLLM.URL = l.URL + "/" }, in("a", "ka"), in("b", "kb"), in("c", "")), l
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	w, l := newKeys(t)
+	w.well("token_usage_sync", "read 2 instances, 4 days have changed")
+	first, err := os.ReadFile(filepath.Join(w.dir, usageName))
+	must(t, err)
+	w.pass(time.Minute)
+	w.well("token_usage_sync", "read 2 instances, 0 days have changed")
+	if again, err := os.ReadFile(filepath.Join(w.dir, usageName)); err != nil || string(again) != string(first) {
+		t.Errorf("%v: %s, not %s", err, again, first)
+	}
+	l.change(func() { l.spend["ka"] = 3 })
+	w.pass(24 * time.Hour)
+	w.well("token_usage_sync", "read 2 instances, 3 days have changed") // yesterday of one, and today
+	list, err := w.Usage("a")
+	must(t, err)
+	var got []string
+	for _, u := range list {
+		got = append(got, fmt.Sprint(u.Instance, " ", u.Date, " ", u.Requests, " ", u.Tokens, " ", u.Cost))
+	}
+	if want := []string{"a 2026-11-28 4 123 1.25", "a 2026-11-29 4 123 3", "a 2026-11-30 4 123 3"}; !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
+	}
+
+	was, _ := os.ReadFile(filepath.Join(w.dir, usageName)) // it was read above
+	for answer, want := range map[string]string{
+		`{"results": [{"date": "2026-`: "GET /user/daily/activity cannot be read: unexpected end", `{"results": [{"date": "today", "metrics": {}}]}`: "a day without a date",
+		`{"results": [{"date": "2026-11-30"}]}`: "without figures", `[]`: "cannot be read", `{"error": "no"}`: "says nothing of days",
+	} {
+		l.change(func() { l.answer = answer })
+		w.fails("token_usage_sync", "2 of 2 failed: a: ", want)
+	}
+	l.change(func() { l.answer, l.spend = "", map[string]float64{"kb": 9} }) // that of the other is gone
+	w.fails("token_usage_sync", "1 of 2 failed: a: LiteLLM answered 404 to GET /user/daily/activity")
+	if b, err := w.Usage("b"); err != nil || b[len(b)-1].Cost != 9 {
+		t.Errorf("%+v, %v", b, err)
+	}
+	l.says(500, secret)
+	w.fails("token_usage_sync", "LiteLLM answered 500")
+	l.set(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	w.client.Timeout = 100 * time.Millisecond
+	w.fails("token_usage_sync", "does not answer")
+	l.Close()
+	w.fails("token_usage_sync", "connection refused")
+	w.opts.Secret = func(string) (string, error) { return "", errors.New("no such file") }
+	w.fails("token_usage_sync", "a: no such file")
+	if now, _ := os.ReadFile(filepath.Join(w.dir, usageName)); strings.Count(string(now), "\n") != strings.Count(string(was), "\n") {
+		t.Errorf("%s", now)
+	}
+	w.opts.LiteLLM.URL = ""
+	w.well("token_usage_sync", "read 0 instances, 0 days have changed")
+}
+
+func TestBalances(t *testing.T) {
+	t.Parallel()
+	w, l := newKeys(t)
+	left := func(dollars float64) { l.change(func() { l.spend["ka"] = 100 - dollars }) }
+	for _, c := range []struct {
+		left float64
+		told int
+	}{{50, 0}, {10, 0}, {9.99, 1}, {5, 1}, {-1, 1}, {30, 1}, {8, 2}, {7, 2}} {
+		left(c.left)
+		if w.well("key_balance_alert", "read 2 keys"); len(w.told) != c.told {
+			t.Errorf("with $%v: %q", c.left, w.told)
+		}
+		w.Fleet = New(w.room, w.due, w.opts) // a restart changes nothing
+	}
+	if want := "key-balance a: the key of instance a has $9.99 left"; w.told[0] != want {
+		t.Errorf("%q, not %q", w.told[0], want)
+	}
+	for answer, want := range map[string]string{`{"info": {"spend": 1`: "GET /key/info cannot be read: unexpected end", `{}`: "says nothing about the key", `{"info": {"spend": "much"}}`: "cannot be read"} {
+		l.change(func() { l.answer = answer })
+		w.fails("key_balance_alert", "2 of 2 failed: a: ", want)
+	}
+	l.change(func() { l.answer, l.budget = "", nil }) // without a bound nothing can be used up
+	if w.well("key_balance_alert", "read 2 keys"); len(w.told) != 2 {
+		t.Errorf("%q", w.told)
+	}
+	l.says(500, "")
+	w.fails("key_balance_alert", "LiteLLM answered 500 to GET /key/info")
+	w.opts.Secret = func(ref string) (string, error) { return "", nil }
+}
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
@@ -29,6 +186,9 @@ func TestMetrics(t *testing.T) {
 		w.fails("server_metrics")
 	}
 	if list, err = w.Metrics(h.name, 10); err != nil || len(list) != 2 || !list[1].SampledAt.Equal(w.clock()) {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if list, err := w.MetricsSince(w.clock().Add(-time.Hour)); err != nil || len(list) != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if _, err := w.Metrics("none", 1); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {

@@ -2,7 +2,7 @@
 //
 // A [Server] is a machine that ssh reaches, and an [Instance] a service there, with a configuration file and a gateway that
 // answers over HTTP. A [Fleet] sets an instance up when a user has claimed it, and its [Fleet.Jobs] are what schedules run:
-// checks, repairs, figures. Who has claimed an instance and how it is stands in its control record, and that it is
+// checks, repairs, figures and backups. Who has claimed an instance and how it is stands in its control record, and that it is
 // to be set up is a due job; so both survive a crash, and recover from the ledgers. All that is done on a server is done by
 // the system's ssh, with commands that are constant: data are sent as input, and no shell reads them. What is done twice has
 // the same effect as once.
@@ -47,6 +47,7 @@ type Instance struct {
 	BootstrapPath   string         `toml:"bootstrap_path"`   // absolute, on the server; "": BOOTSTRAP.md beside the configuration
 	ActivityField   string         `toml:"activity_field"`   // dotted path in the gateway's answer: time of the last dialogue
 	ActivityCommand string         `toml:"activity_command"` // for the server's shell, which prints that time, in place of the field
+	KeyRef          string         `toml:"litellm_key_ref"`  // its virtual key: a file, or env:NAME
 }
 
 // What ids, destinations and names of services are.
@@ -130,13 +131,15 @@ func flat(m map[string]any) map[string]any {
 type Options struct {
 	Servers   []Server
 	Instances []Instance
-	Dir       string                           // the state directory
-	Bootstrap string                           // what BOOTSTRAP.md says; "": a text of ours
-	Repair    bool                             // config_sync repairs what differs
-	IdleAfter time.Duration                    // without a dialogue
+	Dir       string        // the state directory
+	Bootstrap string        // what BOOTSTRAP.md says; "": a text of ours
+	Repair    bool          // config_sync repairs what differs
+	IdleAfter time.Duration // without a dialogue
+	LiteLLM   LiteLLM
+	Backup    Backup
 	Keep      time.Duration                    // how long server_metrics.jsonl keeps its lines; 0: for ever
 	Secret    func(ref string) (string, error) // reads what a reference names
-	Tell      func(kind, name, text string)    // is sent what a person should know: instance-failed
+	Tell      func(kind, name, text string)    // is sent what a person should know: instance-failed, key-balance
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -213,8 +216,8 @@ func Names() []string { return slices.Sorted(maps.Keys(usual)) }
 
 // usual are the times of the jobs.
 var usual = map[string]string{
-	"health_check": "*/5 * * * *", "server_metrics": "*/5 * * * *", "config_sync": "*/30 * * * *",
-	"auto_recovery": "*/10 * * * *", "idle_instance_mark": "0 3 * * *",
+	"health_check": "*/5 * * * *", "token_usage_sync": "*/15 * * * *", "server_metrics": "*/5 * * * *", "config_sync": "*/30 * * * *",
+	"auto_recovery": "*/10 * * * *", "key_balance_alert": "0 * * * *", "idle_instance_mark": "0 3 * * *", "db_backup": "0 4 * * *",
 	"pending_task_retry": "* * * * *",
 }
 
@@ -224,8 +227,8 @@ func Usual(name string) string { return usual[name] }
 // Jobs returns what schedules run, by name. Each says in one sentence what it has done.
 func (f *Fleet) Jobs() map[string]func(context.Context) (string, error) {
 	list := map[string]func(context.Context) (string, error){
-		"health_check": f.checkAll, "server_metrics": f.sampleAll, "config_sync": f.syncAll,
-		"auto_recovery": f.recoverAll, "idle_instance_mark": f.markIdle,
+		"health_check": f.checkAll, "token_usage_sync": f.syncUsage, "server_metrics": f.sampleAll, "config_sync": f.syncAll,
+		"auto_recovery": f.recoverAll, "key_balance_alert": f.checkBalances, "idle_instance_mark": f.markIdle, "db_backup": f.backUp,
 		"pending_task_retry": func(ctx context.Context) (string, error) {
 			n, err := f.jobs.RetryFailed(ctx)
 			task.Wake(f.wake)

@@ -224,7 +224,7 @@ func (h *host) instance(id, gateway string) Instance {
 	h.write(config(id), `{"agents": {"defaults": {"model": {"primary": "old"}}}, "port": 18789123456789012345}`, 0o640)
 	return Instance{
 		ID: id, Server: h.name, ConfigPath: filepath.Join(h.dir, config(id)), Service: "claw@" + id + ".service", Gateway: gateway,
-		Desired: map[string]any{"agents.defaults.model.primary": "new"},
+		Desired: map[string]any{"agents.defaults.model.primary": "new"}, KeyRef: "key of " + id,
 	}
 }
 
@@ -303,7 +303,7 @@ func newWorld(t testing.TB, change func(*Options), list ...Instance) *world {
 	w.due, err = due.Open(due.Options{Dir: w.dir, Now: w.clock, NewID: func() string { return fmt.Sprintf("job-%03d", ids.Add(1)) }, Log: slog.New(slog.NewTextHandler(w, nil))})
 	must(t, err)
 	o := Options{
-		Dir: w.dir, IdleAfter: 7 * 24 * time.Hour, Now: w.clock, Log: slog.New(slog.NewTextHandler(w, nil)),
+		Dir: w.dir, IdleAfter: 7 * 24 * time.Hour, LiteLLM: LiteLLM{KeyRef: "admin", AlertBelow: 10}, Now: w.clock, Log: slog.New(slog.NewTextHandler(w, nil)),
 		Secret: func(ref string) (string, error) {
 			switch ref {
 			case "none":
@@ -335,7 +335,7 @@ func newWorld(t testing.TB, change func(*Options), list ...Instance) *world {
 	w.Fleet = New(w.room, w.due, o)
 	t.Cleanup(func() {
 		must(t, w.due.Close())
-		for _, name := range []string{"jobs.md", "audit.jsonl", metricsName} {
+		for _, name := range []string{"jobs.md", "audit.jsonl", usageName, metricsName} {
 			text, _ := os.ReadFile(filepath.Join(w.dir, name)) // one that is not there shows nothing
 			w.say(string(text))
 		}

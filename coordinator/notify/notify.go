@@ -35,16 +35,17 @@ const (
 	ScheduleFailed = "schedule-failed"
 	JobDeadLetter  = "job-dead-letter" // a due job has used its attempts up
 	InstanceFailed = "instance-failed" // an instance does not answer, or cannot be set up
+	KeyBalance     = "key-balance"     // the key of an instance is nearly used up
 	QueueEmpty     = "queue-empty"
 	AccountLimited = "account-limited"
 	AccountBack    = "account-back"
 )
 
 // Kinds are all kinds of events; those of a block without a list of its own come first.
-var Kinds = []string{Done, Failed, Dead, NeedsAttention, ScheduleMissed, ScheduleFailed, JobDeadLetter, InstanceFailed, QueueEmpty, AccountLimited, AccountBack}
+var Kinds = []string{Done, Failed, Dead, NeedsAttention, ScheduleMissed, ScheduleFailed, JobDeadLetter, InstanceFailed, KeyBalance, QueueEmpty, AccountLimited, AccountBack}
 
 // Usual returns the kinds of a block without a list of its own.
-func Usual() []string { return slices.Clone(Kinds[:8]) }
+func Usual() []string { return slices.Clone(Kinds[:9]) }
 
 // An Event is what a message is about. Commands and webhooks receive it as JSON.
 type Event struct {

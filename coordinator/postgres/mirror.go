@@ -236,7 +236,8 @@ type Options struct {
 	Version        string                 // of the program
 	Worker         uuid.UUID              // names this process in worker_registry
 	PID            int
-	Anew           bool // the mirror is made anew, also in place of that of another state directory
+	Figures        func(table string, since time.Time) (rows []any, err error) // see putFigures; nil: there are none
+	Anew           bool                                                        // the mirror is made anew, also in place of that of another state directory
 
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // nil: time.Now

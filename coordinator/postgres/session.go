@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -129,7 +131,46 @@ func (s *session) beat(ctx context.Context) error {
 	if list := s.src.Accounts(); err == nil && !slices.EqualFunc(list, s.accounts, alike) { // what no record tells of
 		err = s.put(ctx, &batch{accounts: list})
 	}
+	if err == nil && s.o.Figures != nil {
+		err = s.putFigures(bounded)
+	}
 	return err
+}
+
+// putFigures brings the tables of operations up to date. Their rows have no records in the journal: they are those that the
+// source has from the time of the newest row on, as values whose JSON has the names of the columns.
+func (s *session) putFigures(ctx context.Context) error {
+	for _, t := range []struct{ name, changed, key, columns string }{
+		{"task_queue", "updated_at", "id", "id, type, payload, status, attempts, error, created_at, updated_at"},
+		{"job_runs", "ran_at", "ran_at, job_name", "job_name, status, duration_ms, detail, ran_at"},
+		{"server_metrics", "sampled_at", "sampled_at, server_id", "server_id, cpu_pct, mem_used_mb, mem_total_mb, disk_used_gb, disk_total_gb, load_1m, sampled_at"},
+		{"usage_daily", "updated_at", "instance_id, date", "instance_id, date, requests, tokens, cost_usd, updated_at"},
+	} {
+		var newest time.Time
+		if err := s.db.QueryRow(ctx, "SELECT coalesce(max("+t.changed+"), '1970-01-01') FROM "+t.name+" WHERE host = $1", s.o.Host).Scan(&newest); err != nil {
+			return err
+		}
+		rows, err := s.o.Figures(t.name, newest)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		text, err := json.Marshal(rows)
+		if err != nil {
+			return err
+		}
+		safe := strings.ReplaceAll(s.o.Redact.String(string(text)), `\u0000`, `\ufffd`) // jsonb has no NUL
+		named := "excluded." + strings.ReplaceAll(t.columns, ", ", ", excluded.")
+		_, err = s.db.Exec(ctx, "INSERT INTO "+t.name+" AS old (host, "+t.columns+") SELECT $1, "+t.columns+" FROM jsonb_populate_recordset(NULL::"+t.name+", $2::text::jsonb)"+
+			" ON CONFLICT (host, "+t.key+") DO UPDATE SET ("+t.columns+") = ROW ("+named+") WHERE (old."+strings.ReplaceAll(t.columns, ", ", ", old.")+") IS DISTINCT FROM ("+named+")",
+			s.o.Host, safe)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // digestAt returns the digest of the journal's record of that number, which is not higher than the newest; nil if there is

@@ -541,6 +541,17 @@ func (r *Runner) JobRuns(ctx context.Context, name string, most int) ([]task.Job
 	return list, err
 }
 
+// RunsSince returns what has ended or was skipped since a time, of all schedules.
+func (r *Runner) RunsSince(since time.Time) (list []task.JobRun, err error) {
+	_, err = r.history.last("", func(run *task.JobRun) bool {
+		if !run.Ended.Before(since) {
+			list = append(list, *run)
+		}
+		return run.Ended.Before(since)
+	})
+	return list, err
+}
+
 // DueBefore reports whether any schedule fires before an instant.
 func (r *Runner) DueBefore(t time.Time) bool {
 	list, _ := r.opts.List()

@@ -39,3 +39,13 @@ type ServerMetric struct {
 	Load      float64   `json:"load_1m" doc:"Load average of a minute" example:"0.42"`
 	SampledAt time.Time `json:"sampled_at" doc:"When" example:"2026-11-29T09:05:00Z"`
 }
+
+// A UsageDay is a line of usage_daily.jsonl: what an instance has used on one day.
+type UsageDay struct {
+	Instance  string    `json:"instance_id" doc:"Id of the instance" example:"shop"`
+	Date      string    `json:"date" doc:"Day in UTC" example:"2026-11-29"`
+	Requests  int64     `json:"requests" doc:"Requests" example:"42"`
+	Tokens    int64     `json:"tokens" doc:"Tokens, of prompts and answers" example:"120345"`
+	Cost      float64   `json:"cost_usd" doc:"What they cost, in US dollars" example:"1.25"`
+	UpdatedAt time.Time `json:"updated_at" doc:"When these figures changed last" example:"2026-11-29T09:15:00Z"`
+}

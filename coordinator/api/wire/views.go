@@ -90,7 +90,7 @@ type (
 		Runs []task.JobRun `json:"runs" doc:"The firings, the newest first"`
 	}
 
-	// InstancesBody has instances, ServersBody servers, and MetricsBody samples of one.
+	// InstancesBody has instances, ServersBody servers, MetricsBody samples of one, and UsageDailyBody days of instances.
 	InstancesBody struct {
 		Instances []task.Instance `json:"instances" doc:"In the order of the configuration"`
 	}
@@ -100,6 +100,10 @@ type (
 	MetricsBody struct {
 		Metrics []task.ServerMetric `json:"metrics" doc:"The samples"`
 	}
+	UsageDailyBody struct {
+		Days []task.UsageDay `json:"days" doc:"The days"`
+	}
+
 	// A ClaimBody claims an instance.
 	ClaimBody struct {
 		Instance string `json:"instance_id" doc:"Id of the instance" example:"shop"`

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	neturl "net/url"
 	"slices"
 	"strings"
 	"time"
@@ -108,6 +109,32 @@ func Parse(text string) (*pgxpool.Config, error) {
 	params["client_encoding"] = "UTF8"
 	params["application_name"] = cmp.Or(params["application_name"], "stint")
 	return cfg, nil
+}
+
+// ForPrograms returns a URL without a password for PostgreSQL's own programs, and the variables that complete it for them; of
+// another database of that server, if other names one. Its errors have no part of a password.
+func ForPrograms(text, other string) (url string, env []string, err error) {
+	cfg, err := Parse(text)
+	if err != nil {
+		return "", nil, err
+	}
+	c := cfg.ConnConfig
+	u, err := neturl.Parse(strings.TrimSpace(text))
+	if err != nil || !isURL(strings.TrimSpace(text)) {
+		return "", nil, task.Invalid("write one such as "+exampleURL, "PostgreSQL's programs need the database as a URL")
+	}
+	query := u.Query()
+	query.Del("password")
+	for key := range query {
+		if strings.HasPrefix(key, "pool_") { // of pgx alone
+			query.Del(key)
+		}
+	}
+	u.User, u.Path, u.RawQuery = neturl.User(c.User), "/"+cmp.Or(other, c.Database), query.Encode()
+	if env = append(env, "PGPASSWORD="+c.Password); c.TLSConfig != nil && !c.TLSConfig.InsecureSkipVerify {
+		env = append(env, "PGSSLMODE=verify-full") // where the URL says nothing
+	}
+	return u.String(), env, nil
 }
 
 // readURL has pgx read a connection string. It refuses what pgx reads in another way than
