@@ -424,9 +424,8 @@ func TestGeneratedClients(t *testing.T) {
 			missing(t, "STINT_TEST_OAPI_CODEGEN is not set: it needs modules that stint does not")
 		}
 		dir := clientDir(t, "go")
-		runIn(t, dir, nil, "go", "tool", "oapi-codegen", "-generate", "types,client", "-package", "main", "-o", "client.go", "openapi.json")
-		runIn(t, dir, nil, "go", "build", "-o", "story", ".")
-		runStory(t, dir, "./story")
+		runIn(t, dir, nil, "go", "tool", "oapi-codegen", "-generate", "types,client", "-package", "client", "-o", "client.go", "openapi.json")
+		runStory(t, dir, "go", "test", "-v", ".")
 	})
 }
 
@@ -459,7 +458,7 @@ func clientDir(t *testing.T, language string) string {
 func runStory(t *testing.T, dir, program string, args ...string) {
 	w := newAPIWorld(t)
 	out := runIn(t, dir, []string{"STINT_URL=" + w.base, "STINT_TOKEN=" + w.token, "STINT_WORKSPACE=" + w.work}, program, args...)
-	if !strings.HasSuffix(out, "the story is told\n") {
+	if !strings.Contains(out, "the story is told\n") && !strings.Contains(out, "--- PASS: TestStory") {
 		t.Errorf("the client said:\n%s", out)
 	}
 }
