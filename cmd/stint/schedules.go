@@ -65,11 +65,11 @@ func (f *fileReader) schedule(values map[string]toml.Primitive) (s schedule.Sche
 	if errors.As(err, &bad) {
 		near := state.Nearest(bad.Field, own)
 		if _, isGiven := values[near]; near != "" && !isGiven {
-			bad.Message = fmt.Sprintf("unknown field %q; did you mean %s?", bad.Field, near)
-		} else if text, known, has := strings.Cut(bad.Message, "; known are "); has { // as this file has them
-			bad.Message = text + "; known are " + strings.Join(own, ", ") + ", and of a task " + task.WithUnderscores(known)
+			bad.Message = bad.Field + ": unknown field (did you mean " + near + "?)"
+		} else if text, known, has := strings.Cut(bad.Message, "(known are "); has { // as this file has them
+			bad.Message = text + "(known are " + strings.Join(own, ", ") + ", and of a task " + task.WithUnderscores(known)
 		}
-		return s, bad.Field, errors.New(bad.Message)
+		return s, bad.Field, bad
 	}
 	s.Spec = specs[0]
 	key, err = s.Check(jobNames)

@@ -502,7 +502,7 @@ func TestUnknownPropertiesAreRefused(t *testing.T) {
 			body = "[" + body + "]"
 		}
 		w := ask(s, r.method, r.path, jsonType, body)
-		if p := decode[wire.Problem](t, w.Body.Bytes()); w.Code != 422 || !strings.Contains(p.Detail, "colour: unexpected property") || m.state() != before {
+		if p := decode[wire.Problem](t, w.Body.Bytes()); w.Code != 422 || !strings.Contains(p.Detail, "colour: unknown field") || m.state() != before {
 			t.Errorf("%s %s: %d %+v", r.method, r.path, w.Code, p)
 		}
 	}

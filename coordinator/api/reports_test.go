@@ -51,7 +51,7 @@ func TestReports(t *testing.T) {
 		{"POST", "/v1/memory/search", `{"workspace":"/w","prompt":"Rotate the key"}`, 200, "", `{"hits":[{"path":"MEMORY.md","line":0,"text":"Rotate the key"`},
 		{"POST", "/v1/memory/search", `{"workspace":"/w"}`, 200, "", `"hits"`}, // the master checks
 		{"POST", "/v1/memory/search", `{"workspace":"/w","prompt":"x","fromRun":"r"}`, 422, "fromRun", "fromRun"},
-		{"POST", "/v1/memory/search", `{"workspace":7,"prompt":"x"}`, 422, "workspace", "body.workspace"},
+		{"POST", "/v1/memory/search", `{"workspace":7,"prompt":"x"}`, 422, "workspace", "workspace: expected a text"},
 		{"GET", "/v1/memory/search", "", 405, "", "not possible"},
 	} {
 		contentType := ""

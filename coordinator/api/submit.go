@@ -41,7 +41,7 @@ func (s *Server) submitRoutes() {
 	})
 
 	answers(s, op(http.MethodPost, "/v1/tasks/preview", "preview-tasks", "Show what would be run for tasks", "They are checked as at a submit, and their prompts are built. Nothing is kept, and no agent starts.", http.StatusConflict, http.StatusTooManyRequests).upTo(wire.MaxList), lasting(func(ctx context.Context, in *with[request.Tasks]) (out wire.PreviewBody, err error) {
-		specs := in.Body.Specs
+		specs := in.Body.List
 		for i := range specs {
 			s.complete(ctx, &specs[i])
 		}
@@ -57,7 +57,7 @@ func (s *Server) submitRoutes() {
 
 // submit accepts tasks under the key of their request, which may be "".
 func (s *Server) submit(ctx context.Context, key string, body *request.Task) (*submitOutput, error) {
-	specs := body.Specs
+	specs := body.List
 	begun, status := s.opts.Now().Truncate(time.Millisecond), http.StatusOK // as exact as createdAt in the ledger
 	for i := range specs {
 		s.complete(ctx, &specs[i])

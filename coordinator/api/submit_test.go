@@ -28,38 +28,38 @@ func TestSubmitRequests(t *testing.T) {
 		{`{"codexSessionId":"abc","prompt":"x"}`, 201, []string{`"agent":"codex"`}, 1},
 		{`{"codexSessionId":"abc","prompt":"x","tool":"demo"}`, 201, []string{`"agent":"demo"`}, 1},
 		{`{"codexSessionId":null,"prompt":"x","tool":null}`, 201, []string{`"status":"queued"`}, 1},
-		{`{"codexSessionId":"a","agentSession":"a","prompt":"x"}`, 422, []string{"codexSessionId and agentSession mean the same"}, 0},
+		{`{"codexSessionId":"a","agentSession":"a","prompt":"x"}`, 422, []string{"agentSession: the same as codexSessionId"}, 0},
 		{`[{"prompt":"x","tool":"claude"},{"prompt":"y","session":"web"}]`, 201, []string{`{"tasks":[{"id":"`, `"agent":"claude"`, `"sessionKey":"web"`, `"task_id":"`}, 2},
 		{"\n[{\"prompt\":\"x\",\"id\":\"aa-2\"},{\"prompt\":\"y\",\"id\":\"new\"}]", 201, []string{`"task_id":"aa-2"`, `"task_id":"new"`}, 1},
 		{`[{"prompt":"x","id":"aa-2"}]`, 200, []string{`"task_id":"aa-2"`}, 0},
 
-		{`{"prompt":"x","agent":"a","tool":"a"}`, 422, []string{"agent and tool mean the same", `"field":"agent"`}, 0},
-		{`{"prompt":"x","tenant":"a","tenant_id":"b"}`, 422, []string{"tenant and tenant_id mean the same", `"field":"tenantId"`}, 0},
-		{`[{"prompt":"x"},{"prompt":"y","tool":"a","agent":"b"}]`, 422, []string{"body[1].agent: tool and agent mean the same", `"field":"1.agent"`}, 0},
-		{`{"tool":"x","colour":1,"prompt":"x"}`, 422, []string{"body.colour: unexpected property", `"field":"colour"`}, 0},
-		{`{"colour":1}`, 422, []string{"body.colour: unexpected property", `"field":"colour"`}, 0},
-		{`{"priority":"high","prompt":"x"}`, 422, []string{"body.priority: expected a whole number", `"field":"priority"`}, 0},
-		{`{"tenant_id":7}`, 422, []string{"body.tenantId: expected a text", `"field":"tenantId"`}, 0},
-		{`[{"prompt":"x"},{"prompt":"y","colour":1}]`, 422, []string{"body[1].colour: unexpected property", `"field":"1.colour"`}, 0},
-		{`[{"prompt":"x"},{"inputFiles":[{"name":1,"content":""}],"prompt":"x"}]`, 422, []string{"body[1].inputFiles[0].name", `"field":"1.inputFiles.0.name"`}, 0},
+		{`{"prompt":"x","agent":"a","tool":"a"}`, 422, []string{"tool: the same as agent", `"field":"tool"`}, 0},
+		{`{"prompt":"x","tenant":"a","tenant_id":"b"}`, 422, []string{"tenant_id: the same as tenant", `"field":"tenant_id"`}, 0},
+		{`[{"prompt":"x"},{"prompt":"y","tool":"a","agent":"b"}]`, 422, []string{"1.agent: the same as tool", `"field":"1.agent"`}, 0},
+		{`{"tool":"x","colour":1,"prompt":"x"}`, 422, []string{"colour: unknown field", `"field":"colour"`}, 0},
+		{`{"colour":1}`, 422, []string{"colour: unknown field", `"field":"colour"`}, 0},
+		{`{"priority":"high","prompt":"x"}`, 422, []string{"priority: expected a whole number", `"field":"priority"`}, 0},
+		{`{"tenant_id":7}`, 422, []string{"tenant_id: expected a text", `"field":"tenant_id"`}, 0},
+		{`[{"prompt":"x"},{"prompt":"y","colour":1}]`, 422, []string{"1.colour: unknown field", `"field":"1.colour"`}, 0},
+		{`[{"prompt":"x"},{"inputFiles":[{"name":1,"content":""}],"prompt":"x"}]`, 422, []string{"1.inputFiles.0.name: expected a text", `"field":"1.inputFiles.0.name"`}, 0},
 		{`[{"prompt":"x"},{}]`, 422, []string{"task 2 of 2: the prompt is empty", `"field":"1"`}, 0},
 		{`[{"prompt":"x"}`, 400, []string{"the body is not JSON"}, 0},
 		{`{"tool":"x","prompt":"x"} {}`, 400, []string{"the body is not JSON"}, 0},
 		{`{"prompt":"x"} {}`, 400, []string{"the body is not JSON"}, 0},
 		{`{"prompt":"a\ud83d\ude00b\\ud800"}`, 201, nil, 1},
-		{`{"prompt":"\ud800"}`, 422, []string{"half of a surrogate pair", `"field":"prompt"`}, 0},
-		{`{"prompt":"\udc00\ud800"}`, 422, []string{"half of a surrogate pair"}, 0},
-		{`[{"prompt":"x"},{"tool":"a","prompt":"\ud83d\u0041"}]`, 422, []string{"half of a surrogate pair", `"field":"1.prompt"`}, 0},
+		{`{"prompt":"\ud800"}`, 400, []string{"invalid surrogate pair", `"field":"prompt"`}, 0},
+		{`{"prompt":"\udc00\ud800"}`, 400, []string{"invalid surrogate pair"}, 0},
+		{`[{"prompt":"x"},{"tool":"a","prompt":"\ud83d\u0041"}]`, 400, []string{"invalid surrogate pair", `"field":"1.prompt"`}, 0},
 		{`{"prompt":"x","idempotencyKey":""}`, 422, []string{"key is empty", `"field":"idempotencyKey"`}, 0},
 		{`[{"prompt":"x","idempotency_key" : ""}]`, 422, []string{"key is empty"}, 0},
 		{`{"prompt":"x","IdempotencyKey":""}`, 422, []string{"key is empty"}, 0},
 		{`{"prompt":"\"idempotencyKey\":\"\""}`, 201, nil, 1},
-		{`["x"]`, 422, []string{"body[0]: expected a task", `"field":"0"`}, 0},
-		{`"x"`, 422, []string{"expected a task"}, 0},
+		{`["x"]`, 422, []string{"0: expected an object", `"field":"0"`}, 0},
+		{`"x"`, 422, []string{"expected an object"}, 0},
 		{`[{"prompt":"` + long + `"},{"prompt":"` + long + `"}]`, 201, nil, 2},
 		{"[" + strings.Repeat("{},", task.MaxBatch) + "{}]", 422, []string{"more than 100000 tasks"}, 0},
 		{"[" + strings.Repeat(`{"tool":"x"},`, task.MaxBatch) + "{}]", 422, []string{"more than 100000 tasks"}, 0},
-		{`{"prompt":"x","inputFiles":[` + strings.Repeat("7,", 1_000_000) + "7]}", 422, []string{"body.inputFiles[0]: expected a file", `"field":"inputFiles.0"`, "and more"}, 0}, // no million faults
+		{`{"prompt":"x","inputFiles":[` + strings.Repeat("7,", 1_000_000) + "7]}", 422, []string{"inputFiles.0: expected an object", `"field":"inputFiles.0"`}, 0}, // no million faults
 		{`{"prompt":"` + long + long + `"}`, 413, []string{"8388608"}, 0},
 	} {
 		m := twoTasks(t)
@@ -121,20 +121,20 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 func TestNamesTwice(t *testing.T) {
 	for _, c := range []struct{ method, path, body, field string }{
 		{"POST", "/v1/tasks", `{"prompt":"x","prompt":"x"}`, "prompt"},
-		{"POST", "/tasks", `{"prompt":"x","PROMPT":"y"}`, "prompt"},
+		{"POST", "/tasks", `{"prompt":"x","PROMPT":"y"}`, "PROMPT"},
 		{"POST", "/v1/tasks", `{"prompt":"x","pr\u006fmpt":"y"}`, "prompt"},
 		{"POST", "/v1/tasks", `{"colour":1,"prompt":"x","prompt" :"y"}`, "colour"},
 		{"POST", "/v1/tasks", `{"prompt":"x","inputFiles":[{"name":"a","content":"b"}],"inputFiles":[{"name":"c"}]}`, "inputFiles"},
-		{"POST", "/v1/tasks", `{"prompt":"x","inputFiles":[{"name":"a","content":"b"},{"name":"c","Name":"d"}]}`, "inputFiles.1.name"},
+		{"POST", "/v1/tasks", `{"prompt":"x","inputFiles":[{"name":"a","content":"b"},{"name":"c","Name":"d"}]}`, "inputFiles.1.Name"},
 		{"POST", "/v1/tasks", `[{"prompt":"x"},{"prompt":"y","label":"\\","label":null}]`, "1.label"},
-		{"POST", "/v1/tasks", `{"prompt":"x","tool":"codex","tool":"claude"}`, "agent"},
+		{"POST", "/v1/tasks", `{"prompt":"x","tool":"codex","tool":"claude"}`, "tool"},
 		{"POST", "/v1/tasks/preview", `{"prompt":"x","prompt":"y"}`, "prompt"},
 		{"PATCH", "/v1/tasks/aa-2", `{"label":"x","label":null}`, "label"},
 		{"POST", "/v1/tasks/aa-2/move", `{"first":false,"first":true}`, "first"},
 		{"POST", "/v1/pause", `{"reason":"a","reason":"b"}`, "reason"},
 		{"POST", "/v1/memory/search", `{"workspace":"/a","workspace":"/b","prompt":"x"}`, "workspace"},
 		{"POST", "/v1/ledger/compact", `{"dryRun":true,"dryRun":false}`, "dryRun"},
-		{"POST", "/v1/ledger/reconcile", `{"accept":false,"Accept":true}`, "accept"},
+		{"POST", "/v1/ledger/reconcile", `{"accept":false,"Accept":true}`, "Accept"},
 	} {
 		m := twoTasks(t)
 		w := ask(newServer(m, Options{}), c.method, c.path, jsonType, c.body)
@@ -153,9 +153,9 @@ func TestNamesOfRefused(t *testing.T) {
 		status                   int
 	}{
 		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"` + strings.Repeat("x", wire.MaxBody) + `"}`, "bytes that are taken", 413},
-		{"POST", "/v1/tasks", "[" + strings.Repeat(`{"prompt":"x","prompt":"x"},`, task.MaxBatch) + "{}]", "prompt is given twice", 422},
-		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"x","session":"y","sessionKey":"z"}`, "label is given twice", 422},
-		{"PATCH", "/v1/tasks/aa-2", `{"session":"y","sessionKey":"z","after":[{"a":1,"a":1}]}`, "session and sessionKey mean the same", 422},
+		{"POST", "/v1/tasks", "[" + strings.Repeat(`{"prompt":"x","prompt":"x"},`, task.MaxBatch) + "{}]", "prompt: given twice", 422},
+		{"POST", "/v1/tasks", `{"label":"a","label":"b","prompt":"x","session":"y","sessionKey":"z"}`, "label: given twice", 422},
+		{"PATCH", "/v1/tasks/aa-2", `{"session":"y","sessionKey":"z","after":[{"a":1,"a":1}]}`, "sessionKey: the same as session", 422},
 	} {
 		if w := ask(server, c.method, c.path, jsonType, c.body); w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
 			t.Errorf("%s: %d %s", c.want, w.Code, w.Body)

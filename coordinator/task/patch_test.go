@@ -44,19 +44,19 @@ func FuzzReadPatch(f *testing.F) {
 // TestReadPatchRefuses names the field that it is about.
 func TestReadPatchRefuses(t *testing.T) {
 	for _, tt := range []struct{ patch, field, want string }{
-		{`{"prompt":7}`, "prompt", "prompt must be a text in quotes, not 7"},
+		{`{"prompt":7}`, "prompt", "prompt: expected a text in quotes"},
 		{`{"priority":"high"}`, "priority", "whole number"},
 		{`{"label":"x","priority":0.5}`, "priority", "whole number"},
-		{`{"id":"x"}`, "id", `unknown field "id"`},
+		{`{"id":"x"}`, "id", "id: unknown field"},
 		{`{"inputFiles":[]}`, "inputFiles", "known are account, after"},
 		{`{"status":"done"}`, "status", "unknown field"},
 		{`{"labl":"x"}`, "labl", "did you mean label?"},
-		{`{"tool":"codex","agent":"codex"}`, "agent", "mean the same"},
+		{`{"tool":"codex","agent":"codex"}`, "agent", "the same as tool"},
 		{`{"label":"x","label":"y"}`, "label", "twice"},
-		{`[]`, "", "what is to be changed"},
-		{`null`, "", "what is to be changed"},
-		{`{"label":`, "", "JSON"},
-		{``, "", "empty"},
+		{`[]`, "", "expected an object"},
+		{`null`, "", "expected an object"},
+		{`{"label":`, "label", "JSON"},
+		{``, "", "JSON"},
 	} {
 		_, err := task.ReadPatch([]byte(tt.patch), &task.TaskSpec{Prompt: "p"})
 		var e *task.Error
@@ -74,7 +74,7 @@ func TestPatchOf(t *testing.T) {
 	}
 	for setting, want := range map[string]string{
 		"label": "sets nothing", "": "sets nothing", "=x": "unknown field", "labl=x": "did you mean label?", "id=x": "unknown field", "priority=high": "a whole number",
-		"hold=perhaps": "must be true or false", "notBefore=soon": "must be a time",
+		"hold=perhaps": "expected true or false", "notBefore=soon": "expected a time",
 	} {
 		if _, err := task.PatchOf([]string{setting}); !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", setting, err)

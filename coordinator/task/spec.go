@@ -9,10 +9,8 @@ package task
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -94,49 +92,16 @@ var ErrLongList = &Error{
 // unless it is named. What is wrong is an *Error with CodeInvalid that begins with "name:line:". Nothing is filled in, and of
 // the values only their kinds are checked.
 func ParseSpecs(name string, data []byte) ([]TaskSpec, error) {
-	specs, isList, d := decodeSpecs(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
-	if err := d.inFile(name); err != nil {
-		return specs, err
+	var specs Specs
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if f := decode(data, &specs); f != nil {
+		return specs.List, f.in(name, data)
 	}
-	if isList && len(specs) == 0 {
-		return specs, Invalid("write for example [{\"prompt\": \"what to do\"}]", "%s:1: there is no task in it", name)
+	if specs.IsList && len(specs.List) == 0 {
+		return specs.List, Invalid("write for example [{\"prompt\": \"what to do\"}]", "%s:1: there is no task in it", name)
 	}
-	return specs, nil
+	return specs.List, nil
 }
-
-// DecodeSpecs reads task specs as the body of a request: one, or a list.
-func DecodeSpecs(data []byte) (specs []TaskSpec, isList bool, err error) {
-	specs, isList, d := decodeSpecs(data)
-	return specs, isList, d.err()
-}
-
-func decodeSpecs(data []byte) (specs []TaskSpec, isList bool, d decoder) {
-	if isList = bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("[")); isList {
-		return specs, true, decode(data, specsSchema(), reflect.ValueOf(&specs).Elem())
-	}
-	specs = make([]TaskSpec, 1)
-	return specs, false, decode(data, specsSchema().items, reflect.ValueOf(&specs[0]).Elem())
-}
-
-// specsSchema returns the schema of a list of specs.
-var specsSchema = sync.OnceValue(func() *Schema {
-	s := SchemaOf(reflect.TypeFor[[]TaskSpec]())
-	one := s.items
-	for name, field := range SpecNames() {
-		one.byName[name] = one.byName[field]
-	}
-	one.want = `a task such as {"prompt": "what to do"}`
-	files := one.fields[one.byName["inputFiles"]]
-	files.want, files.items.want = `a list such as [{"name": "notes.txt", "content": "…"}]`, `a file such as {"name": "notes.txt", "content": "…"}`
-	one.fields[one.byName["idempotencyKey"]].isKey = true
-	session := one.byName["agentSession"]
-	one.done = func(v reflect.Value, given [maxFields]string) { // one of codex's names makes that the agent if there is none
-		if s := v.Addr().Interface().(*TaskSpec); strings.HasPrefix(given[session], "codex") && s.AgentSession != "" {
-			s.Agent = cmp.Or(s.Agent, "codex")
-		}
-	}
-	return s
-})
 
 // Fields returns pointers to the fields of a spec that a client may set, by their names in JSON.
 func Fields(s *TaskSpec) map[string]any {
@@ -149,16 +114,32 @@ func Fields(s *TaskSpec) map[string]any {
 	return fields
 }
 
-// SpecNames returns every name that a field of a spec may have, with the field's own. It is not to be changed.
-var SpecNames = sync.OnceValue(func() map[string]string {
-	names := map[string]string{
-		"codexSessionId": "agentSession", "codex_session_id": "agentSession", "tool": "agent", "verify": "verifyCommand", "session": "sessionKey", "tenant": "tenantId", "output_files": "outputSpec", "outputFiles": "outputSpec", "scheduled_at": "notBefore",
+// A specField is a field of a spec: its name in JSON, and its place in the struct.
+type specField struct {
+	name  string
+	index int
+}
+
+// specFields has the fields of a spec by each [plainName] that they may have.
+var specFields = sync.OnceValue(func() map[string]specField {
+	fields, t := map[string]specField{}, reflect.TypeFor[TaskSpec]()
+	for i := range t.NumField() {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "-" {
+			fields[plainName(name)] = specField{name, i}
+		}
 	}
-	for name := range Fields(&TaskSpec{}) {
-		names[name], names[WithUnderscores(name)] = name, name
+	for name, field := range map[string]string{
+		"codexsessionid": "agentsession", "tool": "agent", "verify": "verifycommand", "session": "sessionkey", "tenant": "tenantid", "outputfiles": "outputspec", "scheduledat": "notbefore",
+	} {
+		fields[name] = fields[field]
 	}
-	return names
+	return fields
 })
+
+var notCounted = strings.NewReplacer("_", "", "-", "")
+
+// plainName returns a name without what does not count, as the decoder has it: capitals, underscores and hyphens.
+func plainName(name string) string { return strings.ToLower(notCounted.Replace(name)) }
 
 // WithUnderscores turns sessionKey into session_key.
 func WithUnderscores(name string) string {
@@ -204,27 +185,11 @@ var EditableFields = [...]string{
 	state.KeyTenantID, state.KeyQueue, state.KeyFallback, state.KeyAllow, state.KeyOutputSpec, state.KeyPrompt,
 }
 
-// PatchSchema returns the schema of a merge patch, whose fields may be spelled as those of a task.
-var PatchSchema = sync.OnceValue(func() *Schema {
-	s := *specsSchema().items
-	s.want, s.done, s.byName = `what is to be changed, such as {"priority": 9}`, nil, maps.Clone(s.byName)
-	maps.DeleteFunc(s.byName, func(_ string, i int) bool { return !slices.Contains(EditableFields[:], s.fields[i].name) })
-	return &s
-})
-
-// ReadPatch puts a patch into a spec, and returns the name by which it calls each of its fields.
+// ReadPatch puts a merge patch into a spec, and returns the name by which it calls each of its fields.
 func ReadPatch(data []byte, s *TaskSpec) (given map[string]string, err error) {
-	given = map[string]string{}
-	schema := *PatchSchema()
-	schema.done = func(_ reflect.Value, names [maxFields]string) {
-		for i, f := range schema.fields {
-			if names[i] != "" {
-				given[f.name] = names[i]
-			}
-		}
-	}
-	d := decode(data, &schema, reflect.ValueOf(s).Elem())
-	return given, d.inFile("")
+	r := &specReader{spec: s, isPatch: true}
+	err = Decode(data, r)
+	return r.given, err
 }
 
 // FieldText returns a field as the ledger has it; "": it is unset.
@@ -253,36 +218,39 @@ func FieldText(s *TaskSpec, field string) string {
 // PatchOf makes the Fields of a [Patch] of settings such as priority=9. A list is
 // written with commas; nothing behind the = unsets the field.
 func PatchOf(settings []string) ([]byte, error) {
-	schema, patch := PatchSchema(), map[string]any{}
+	fields, patch := Fields(&TaskSpec{}), map[string]any{}
 	for _, setting := range settings {
 		key, value, ok := strings.Cut(setting, "=")
-		i, known := schema.byName[key]
-		field := schema.fields[i]
-		_, twice := patch[field.name]
+		field := specFields()[plainName(key)].name
+		_, twice := patch[field]
 		switch {
 		case !ok:
 			return nil, Invalid("write for example priority=9", "%q sets nothing", setting)
-		case !known:
-			return nil, Wrong(key, "", "%s", schema.unknown(key))
+		case field == "":
+			field = key // ReadPatch says what is known
 		case twice:
-			return nil, Wrong(field.name, "leave one of them out", "%s is given twice", field.name)
+			return nil, Wrong(field, "leave one of them out", "%s is given twice", field)
 		case value == "":
-			patch[field.name] = nil
-		case field.items != nil:
+			patch[field] = nil
+			continue
+		}
+		patch[field] = value
+		switch fields[field].(type) {
+		case *[]string:
 			list := strings.Split(value, ",")
 			for i := range list {
 				list[i] = strings.TrimSpace(list[i])
 			}
-			patch[field.name] = list
-		case json.Valid([]byte(value)) && field.want != wants[reflect.String] && !field.isTime:
-			patch[field.name] = json.RawMessage(value)
-		default:
-			patch[field.name] = value
+			patch[field] = list
+		case *int, *bool:
+			if json.Valid([]byte(value)) {
+				patch[field] = json.RawMessage(value)
+			}
 		}
 	}
 	data, err := json.Marshal(patch)
 	if err == nil {
-		_, err = ReadPatch(data, &TaskSpec{}) // says which value is of another kind
+		_, err = ReadPatch(data, &TaskSpec{}) // says which name is unknown, and which value is of another kind
 	}
 	return data, err
 }

@@ -1,5 +1,5 @@
 // Package request reads what clients send: bodies, the idempotency key and If-Match. It is strict. What is
-// not understood is refused, with every fault and its place: an unknown property, a property that is there
+// not understood is refused, with its place: an unknown property, a property that is there
 // twice, half of a surrogate pair, a body that is not JSON in UTF-8.
 package request
 
@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 
 	"stint/coordinator/api/wire"
@@ -18,10 +17,7 @@ import (
 type reader interface{ read(data []byte) error }
 
 // A Task is a body with one task, or a list of them, which older clients send to the same path.
-type Task struct {
-	Specs  []task.TaskSpec
-	IsList bool
-}
+type Task struct{ task.Specs }
 
 // Tasks is a [Task] that is described as a list.
 type Tasks struct{ Task }
@@ -29,7 +25,7 @@ type Tasks struct{ Task }
 // A Batch is Tasks that are no single task.
 type Batch struct{ Tasks }
 
-// read refuses what is no list before its properties are looked at, which would be those of a task.
+// read decodes a body.
 func (b *Batch) read(data []byte) error {
 	err := b.Tasks.read(data)
 	if !b.IsList && json.Valid(data) {
@@ -40,7 +36,7 @@ func (b *Batch) read(data []byte) error {
 
 // read decodes a body.
 func (b *Task) read(data []byte) (err error) {
-	b.Specs, b.IsList, err = task.DecodeSpecs(data)
+	err = task.Decode(data, &b.Specs)
 	if !b.IsList && len(data) > wire.MaxBody {
 		return wire.NewProblem(http.StatusRequestEntityTooLarge,
 			fmt.Sprintf("the task has more than the %d bytes that are taken", wire.MaxBody), "put long texts into files of the workspace and name them in the prompt")
@@ -55,5 +51,6 @@ type Patch []byte
 // read decodes a patch, whose names may be spelled as those of a task.
 func (b *Patch) read(data []byte) error {
 	*b = slices.Clone(data) // whose memory is used again
-	return task.PatchSchema().Decode(data, reflect.ValueOf(new(task.TaskSpec)).Elem())
+	_, err := task.ReadPatch(data, new(task.TaskSpec))
+	return err
 }

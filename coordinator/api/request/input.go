@@ -34,24 +34,23 @@ type Resolver interface{ Resolve(r *http.Request) error }
 // take: path, query or header. A field Body takes the body; one that is a pointer may be left out, and is then a zero value.
 type Input struct {
 	params   []param
-	body     []int        // index of the field Body; nil: there is none
-	schema   *task.Schema // of the body; nil: it reads itself
-	optional bool         // the body is
-	most     int64        // bytes of a body
+	body     []int // index of the field Body; nil: there is none
+	optional bool  // the body is
+	most     int64 // bytes of a body
 }
 
 // A param is one parameter, with what the tags of its field say of it.
 type param struct {
-	index                  []int
-	in, name, at, fallback string
-	kind                   reflect.Kind
-	enum                   []string // of a list, what its items may be
-	least, most            int64    // 0: any
-	pattern                *regexp.Regexp
+	index              []int
+	in, name, fallback string
+	kind               reflect.Kind
+	enum               []string // of a list, what its items may be
+	least, most        int64    // 0: any
+	pattern            *regexp.Regexp
 }
 
 func newParam(f reflect.StructField, in, name string) param {
-	p := param{index: f.Index, in: in, name: name, at: in + "." + name, fallback: f.Tag.Get("default"), kind: f.Type.Kind()}
+	p := param{index: f.Index, in: in, name: name, fallback: f.Tag.Get("default"), kind: f.Type.Kind()}
 	p.least, _ = strconv.ParseInt(cmp.Or(f.Tag.Get("minimum"), strconv.Itoa(math.MinInt)), 10, 64)
 	p.most, _ = strconv.ParseInt(f.Tag.Get("maximum"), 10, 64) // 0 if there is none
 	if text := f.Tag.Get("enum"); text != "" {
@@ -74,9 +73,6 @@ func NewInput(t reflect.Type, most int64) *Input {
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Name == "Body" {
 			in.body, in.optional = f.Index, f.Type.Kind() == reflect.Pointer
-			if !reflect.PointerTo(f.Type).Implements(reflect.TypeFor[reader]()) {
-				in.schema = task.SchemaOf(f.Type)
-			}
 			continue
 		}
 		for _, place := range []string{"path", "query", "header"} {
@@ -93,21 +89,18 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // Read puts a request into v, a pointer to a value of the type. It returns why the request is refused, nil if it is not.
 func (in *Input) Read(w http.ResponseWriter, r *http.Request, v any) *wire.Problem {
-	var f task.Faults
 	query := r.URL.Query()
 	for name := range query {
 		if !slices.ContainsFunc(in.params, func(p param) bool { return p.in == "query" && p.name == name }) {
-			f = append(f, task.Fault{At: "query." + name, Text: "unknown query parameter"})
+			return wire.ProblemOf(task.Wrong(name, "what there is: GET /v1/openapi.json", "%s: unknown query parameter", wire.Clip(name)))
 		}
-	}
-	if f != nil {
-		return refusal(f)
 	}
 	to := reflect.ValueOf(v).Elem()
 	for i := range in.params {
-		in.params[i].read(r, query, to, &f)
+		if err := in.params[i].read(r, query, to); err != nil {
+			return wire.ProblemOf(err)
+		}
 	}
-	var refused error
 	if in.body != nil {
 		buf := buffers.Get().(*bytes.Buffer)
 		defer func() {
@@ -120,12 +113,20 @@ func (in *Input) Read(w http.ResponseWriter, r *http.Request, v any) *wire.Probl
 			return p
 		}
 		body := to.FieldByIndex(in.body)
-		switch {
-		case buf.Len() == 0:
-		case in.schema == nil:
-			refused = body.Addr().Interface().(reader).read(buf.Bytes())
-		default:
-			refused = in.schema.Decode(buf.Bytes(), body)
+		if buf.Len() > 0 {
+			var err error
+			if own, ok := body.Addr().Interface().(reader); ok {
+				err = own.read(buf.Bytes())
+			} else {
+				err = task.Decode(buf.Bytes(), body.Addr().Interface())
+			}
+			if err != nil {
+				p := wire.ProblemOf(err)
+				if strings.HasPrefix(p.Detail, task.NotJSON) {
+					p.Status, p.Title = http.StatusBadRequest, http.StatusText(http.StatusBadRequest)
+				}
+				return p
+			}
 		}
 		if in.optional && body.IsNil() {
 			body.Set(reflect.New(body.Type().Elem()))
@@ -136,31 +137,7 @@ func (in *Input) Read(w http.ResponseWriter, r *http.Request, v any) *wire.Probl
 			return wire.ProblemOf(err)
 		}
 	}
-	faults, areFaults := refused.(task.Faults)
-	switch {
-	case refused != nil && !areFaults:
-		return wire.ProblemOf(refused)
-	case f != nil || areFaults:
-		return refusal(append(f, faults...))
-	}
 	return nil
-}
-
-// refusal makes a problem of what is wrong with a request: one sentence that names each fault and where it is.
-func refusal(found task.Faults) *wire.Problem {
-	status, field := http.StatusUnprocessableEntity, ""
-	slices.SortFunc(found, func(a, b task.Fault) int { return cmp.Or(strings.Compare(a.At, b.At), strings.Compare(a.Text, b.Text)) })
-	for _, f := range slices.Backward(found) {
-		if at := strings.IndexAny(f.At, ".["); at >= 0 { // the first one that is told counts
-			field = strings.NewReplacer("[", ".", "]", "").Replace(wire.Clip(f.At)[at:])[1:]
-		}
-		if strings.HasPrefix(f.Text, task.NotJSON) {
-			status = http.StatusBadRequest
-		}
-	}
-	p := wire.NewProblem(status, found.Error(), "")
-	p.Field = field
-	return p
 }
 
 // receive takes a body to its end.
@@ -197,9 +174,9 @@ func (in *Input) receive(w http.ResponseWriter, r *http.Request, buf *bytes.Buff
 }
 
 // read puts a parameter into its field.
-func (p *param) read(r *http.Request, query url.Values, to reflect.Value, f *task.Faults) {
-	note := func(at, format string, args ...any) {
-		*f = append(*f, task.Fault{At: at, Text: fmt.Sprintf(format, args...)})
+func (p *param) read(r *http.Request, query url.Values, to reflect.Value) (err error) {
+	note := func(format string, args ...any) {
+		err = task.Wrong(p.name, "what it takes: GET /v1/openapi.json", "%s: %s", p.name, fmt.Sprintf(format, args...))
 	}
 	var text string
 	switch p.in {
@@ -217,49 +194,50 @@ func (p *param) read(r *http.Request, query url.Values, to reflect.Value, f *tas
 	}
 	if text = cmp.Or(text, p.fallback); text == "" {
 		if p.in == "path" {
-			note(p.at, "required path parameter is missing")
+			note("required path parameter is missing")
 		}
-		return
+		return err
 	}
-	checkText := func(at, text string) {
+	checkText := func(text string) {
 		if p.pattern != nil && !p.pattern.MatchString(text) {
-			note(at, "expected string to match pattern %s", p.pattern)
+			note("expected string to match pattern %s", p.pattern)
 		}
 		if p.enum != nil && !slices.Contains(p.enum, text) {
-			note(at, `expected value to be one of "%s"`, strings.Join(p.enum, ", "))
+			note(`expected value to be one of "%s"`, strings.Join(p.enum, ", "))
 		}
 	}
 	switch field := to.FieldByIndex(p.index); p.kind {
 	case reflect.String:
 		field.SetString(text)
-		checkText(p.at, text)
+		checkText(text)
 	case reflect.Int:
 		n, err := strconv.ParseInt(text, 10, 64)
 		field.SetInt(n)
 		switch {
 		case err != nil:
-			note(p.at, "invalid integer")
+			note("invalid integer")
 		case n < p.least:
-			note(p.at, "expected number >= %d", p.least)
+			note("expected number >= %d", p.least)
 		case p.most > 0 && n > p.most:
-			note(p.at, "expected number <= %d", p.most)
+			note("expected number <= %d", p.most)
 		}
 	case reflect.Bool:
 		is, err := strconv.ParseBool(text)
 		if err != nil {
-			note(p.at, "invalid boolean")
+			note("invalid boolean")
 		}
 		field.SetBool(is)
 	case reflect.Struct:
 		if field.Addr().Interface().(*time.Time).UnmarshalText([]byte(text)) != nil {
-			note(p.at, "expected string to be RFC 3339 date-time")
+			note("expected string to be RFC 3339 date-time")
 		}
 	case reflect.Slice:
 		for i, one := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
 			field.Grow(1)
 			field.SetLen(i + 1)
 			field.Index(i).SetString(one)
-			checkText(fmt.Sprintf("%s[%d]", p.at, i), one)
+			checkText(one)
 		}
 	}
+	return err
 }
