@@ -21,6 +21,7 @@ import (
 	"stint/coordinator/fleet"
 	"stint/coordinator/followup"
 	"stint/coordinator/notify"
+	"stint/coordinator/postgres"
 	"stint/coordinator/queue"
 	"stint/coordinator/schedule"
 	"stint/coordinator/task"
@@ -45,13 +46,10 @@ type Config struct {
 	HTTP                          string // an address of this machine, or off
 	LogLevel, LogFormat           string
 	Env, CaptureEnv               []string
-	PostgresURL                   string // of the mirror; may have a password
-	PostgresURLFile               string // a file that has it instead
-	PostgresPoolSize              int
-	PostgresInline                int64 // bytes
-	PostgresOutput                int   // characters
-	PostgresHost                  string
-	WorkerLeaseTTL                time.Duration // of the shared queue's leases, as are these
+	PostgresURL                   string           // of the mirror; may have a password
+	PostgresURLFile               string           // a file that has it instead
+	Mirror                        postgres.Options // what of them is configured
+	WorkerLeaseTTL                time.Duration    // of the shared queue's leases, as are these
 	WorkerRenew, WorkerPoll       time.Duration
 	WorkerConcurrency             int
 	WorkerGroup                   string
@@ -61,12 +59,8 @@ type Config struct {
 	MaxScheduled                  int
 	Governed                      []memory.Governed // files of notes that jobs take care of
 	AutoVerifyBudget              int
-	Servers                       []fleet.Server
-	Instances                     []fleet.Instance
-	LiteLLM                       fleet.LiteLLM
-	Bootstrap, ConfigSync         string
-	IdleAfter, BackupKeep         time.Duration
-	BackupDir                     string
+	Fleet                         fleet.Options // what of them is configured
+	ConfigSync                    string
 
 	agents map[string]any // the settings of agents by their keys, each of the type of its default; never changed
 
@@ -192,29 +186,29 @@ var keys = slices.Concat([]key{
 	listKey("env", "", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }, splitNames),
 	postgresURLKey(),
 	checkedKey("postgres_url_file", "", "file of mode 600 that holds this URL; it is read for each connection", func(c *Config) *string { return &c.PostgresURLFile }, checkURLFile).in("postgres"),
-	numberKey("postgres_pool_size", "10", 1, 1000, "connections to it at most", func(c *Config) *int { return &c.PostgresPoolSize }).in("postgres"),
-	sizeKey("postgres_inline_threshold", "1MiB", maxInline, "size up to which files are copied whole; of larger ones path and hash", func(c *Config) *int64 { return &c.PostgresInline }).in("postgres"),
-	numberKey("postgres_stdout_limit", "10000", 0, 10_000_000, "characters of a run's output and of its errors that are copied", func(c *Config) *int { return &c.PostgresOutput }).in("postgres"),
-	checkedKey("postgres_host", "", "host name under which the mirror keeps these tasks; empty: the name of this machine", func(c *Config) *string { return &c.PostgresHost }, checkHost).in("postgres"),
+	numberKey("postgres_pool_size", "10", 1, 1000, "connections to it at most", func(c *Config) *int { return &c.Mirror.PoolSize }).in("postgres"),
+	sizeKey("postgres_inline_threshold", "1MiB", maxInline, "size up to which files are copied whole; of larger ones path and hash", func(c *Config) *int64 { return &c.Mirror.InlineThreshold }).in("postgres"),
+	numberKey("postgres_stdout_limit", "10000", 0, 10_000_000, "characters of a run's output and of its errors that are copied", func(c *Config) *int { return &c.Mirror.OutputLimit }).in("postgres"),
+	checkedKey("postgres_host", "", "host name under which the mirror keeps these tasks; empty: the name of this machine", func(c *Config) *string { return &c.Mirror.Host }, checkHost).in("postgres"),
 	durationKey("worker_lease_ttl", "90s", "how long a task of the shared queue stays with a worker that does not renew its lease", func(c *Config) *time.Duration { return &c.WorkerLeaseTTL }).as("lease_ttl").in("worker"),
 	durationKey("worker_renew", "30s", "time between two renewals of a worker's leases", func(c *Config) *time.Duration { return &c.WorkerRenew }).as("renew").in("worker"),
 	durationKey("worker_poll_interval", "1s", "time between two looks of a worker at the shared queue, where the database tells of nothing", func(c *Config) *time.Duration { return &c.WorkerPoll }).as("poll_interval").in("worker"),
 	numberKey("worker_concurrency", "4", 1, 256, "tasks that stint worker start runs at the same time", func(c *Config) *int { return &c.WorkerConcurrency }).as("processes").in("worker"),
 	textKey("worker_group", "", "a worker uses the shared queue's accounts of this group; empty: of all", func(c *Config) *string { return &c.WorkerGroup }).as("group").in("worker"),
 	listKey("worker_accounts", "auto", "accounts of the shared queue that a worker uses; auto: all that are here too", func(c *Config) *[]string { return &c.WorkerAccounts }, splitAccounts).as("accounts").in("worker"),
-	documentKey("fleet_bootstrap", "default", "what BOOTSTRAP.md says to the user who has claimed an instance: default, the text", map[string]string{"default": "", "": ""}, asIs, func(c *Config) *string { return &c.Bootstrap }).in("fleet"),
+	documentKey("fleet_bootstrap", "default", "what BOOTSTRAP.md says to the user who has claimed an instance: default, the text", map[string]string{"default": "", "": ""}, asIs, func(c *Config) *string { return &c.Fleet.Bootstrap }).in("fleet"),
 	choiceKey("fleet_config_sync", "report", "what becomes of the configuration of an instance that differs: it is reported, or repaired", func(c *Config) *string { return &c.ConfigSync }, "report", "repair").in("fleet"),
-	durationKey("fleet_idle_after", "7d", "an instance is idle after this time without a dialogue", func(c *Config) *time.Duration { return &c.IdleAfter }).in("fleet"),
-	pathKey("fleet_backup_dir", "directory of the backups of the job db_backup; empty: backups in the state directory", func(c *Config) *string { return &c.BackupDir }).in("fleet"),
-	durationKey("fleet_backup_keep", "7d", "how long a backup is kept", func(c *Config) *time.Duration { return &c.BackupKeep }).in("fleet"),
-	checkedKey("litellm_url", "", "URL of the LiteLLM proxy whose virtual keys the instances use; empty: none", func(c *Config) *string { return &c.LiteLLM.URL }, func(s string) (string, error) {
+	durationKey("fleet_idle_after", "7d", "an instance is idle after this time without a dialogue", func(c *Config) *time.Duration { return &c.Fleet.IdleAfter }).in("fleet"),
+	pathKey("fleet_backup_dir", "directory of the backups of the job db_backup; empty: backups in the state directory", func(c *Config) *string { return &c.Fleet.Backup.Dir }).in("fleet"),
+	durationKey("fleet_backup_keep", "7d", "how long a backup is kept", func(c *Config) *time.Duration { return &c.Fleet.Backup.Keep }).in("fleet"),
+	checkedKey("litellm_url", "", "URL of the LiteLLM proxy whose virtual keys the instances use; empty: none", func(c *Config) *string { return &c.Fleet.LiteLLM.URL }, func(s string) (string, error) {
 		if u, err := url.Parse(s); s != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 			return "", fmt.Errorf("%q is not a URL such as http://10.0.0.5:4000", s)
 		}
 		return s, nil
 	}).in("litellm"),
-	checkedKey("litellm_key_ref", "", "key of an administrator of that proxy: a file of mode 600 that has it, or env:NAME", func(c *Config) *string { return &c.LiteLLM.KeyRef }, checkRef).in("litellm"),
-	numberKey("litellm_alert_below", "10", 0, 1_000_000, "dollars that a key has left when the job key_balance_alert tells of it", func(c *Config) *int { return &c.LiteLLM.AlertBelow }).in("litellm"),
+	checkedKey("litellm_key_ref", "", "key of an administrator of that proxy: a file of mode 600 that has it, or env:NAME", func(c *Config) *string { return &c.Fleet.LiteLLM.KeyRef }, checkRef).in("litellm"),
+	numberKey("litellm_alert_below", "10", 0, 1_000_000, "dollars that a key has left when the job key_balance_alert tells of it", func(c *Config) *int { return &c.Fleet.LiteLLM.AlertBelow }).in("litellm"),
 })
 
 // checkRef returns a reference to a secret: an absolute path, or env: and the name of a variable.
@@ -240,15 +234,15 @@ func readRef(ref string) (string, error) {
 
 // usualSchedules returns the schedules of package fleet's jobs that nobody has configured otherwise.
 func (c *Config) usualSchedules() (list []schedule.Schedule, err error) {
-	if len(c.Servers) == 0 {
+	if len(c.Fleet.Servers) == 0 {
 		return nil, nil
 	}
-	for _, name := range fleet.Names() {
+	for _, name := range slices.Sorted(maps.Keys(fleet.Usual)) {
 		isKnown := slices.ContainsFunc(c.Schedules, func(s schedule.Schedule) bool { return s.Name == name || s.Job == name })
-		if isKnown || c.LiteLLM.URL == "" && (name == "token_usage_sync" || name == "key_balance_alert") {
+		if isKnown || c.Fleet.LiteLLM.URL == "" && (name == "token_usage_sync" || name == "key_balance_alert") {
 			continue
 		}
-		s := schedule.Schedule{Name: name, Cron: fleet.Usual(name), Job: name, Origin: "default"}
+		s := schedule.Schedule{Name: name, Cron: fleet.Usual[name], Job: name, Origin: "default"}
 		_, wrong := s.Check(jobNames)
 		list, err = append(list, s), cmp.Or(err, wrong)
 	}
@@ -487,7 +481,7 @@ func (c *Config) check() error {
 	if c.BackoffBase > c.BackoffMax {
 		return fmt.Errorf("backoff_base (%s) is longer than backoff_max (%s)", task.FormatLimit(c.BackoffBase), task.FormatLimit(c.BackoffMax))
 	}
-	if c.LiteLLM.URL != "" && c.LiteLLM.KeyRef == "" {
+	if c.Fleet.LiteLLM.URL != "" && c.Fleet.LiteLLM.KeyRef == "" {
 		return fmt.Errorf("%s: litellm.url needs litellm.key_ref, the key of an administrator, beside it", c.origins["litellm_url"].where)
 	}
 	if c.HeartbeatInterval <= 0 {

@@ -205,13 +205,13 @@ func (f *fileReader) top(t map[string]toml.Primitive) {
 		case "governed":
 			c.Governed = readBlocks(f, name, p, f.checkGoverned)
 		case "server":
-			c.Servers = readBlocks(f, name, p, (*fleet.Server).Check)
+			c.Fleet.Servers = readBlocks(f, name, p, (*fleet.Server).Check)
 		case "instance":
-			c.Instances = readBlocks(f, name, p, func(in *fleet.Instance, before []fleet.Instance) (key string, err error) {
+			c.Fleet.Instances = readBlocks(f, name, p, func(in *fleet.Instance, before []fleet.Instance) (key string, err error) {
 				if _, err := checkRef(in.KeyRef); err != nil {
 					return "litellm_key_ref", err
 				}
-				return in.Check(c.Servers, before)
+				return in.Check(c.Fleet.Servers, before)
 			})
 		case "schedule":
 			c.Schedules = f.schedules(p, nil)

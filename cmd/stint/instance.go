@@ -116,7 +116,7 @@ func (a *app) instanceAct(act, short string) *cobra.Command {
 
 func (a *app) completeInstances(*cobra.Command, []string, string) (ids []string, _ cobra.ShellCompDirective) {
 	if cfg, err := a.base(); err == nil {
-		for _, in := range cfg.Instances {
+		for _, in := range cfg.Fleet.Instances {
 			ids = append(ids, in.ID+"\t"+in.Service+" on "+in.Server)
 		}
 	}

@@ -41,7 +41,7 @@ func secrets(cfg *Config, stateDir string) func() []string {
 			token, _ := cfg.Notify[i].Token(os.Environ(), readSecret)
 			values = append(values, token)
 		}
-		for _, ref := range append(mapped(cfg.Instances, func(in *fleet.Instance) string { return in.KeyRef }), cfg.LiteLLM.KeyRef) {
+		for _, ref := range append(mapped(cfg.Fleet.Instances, func(in *fleet.Instance) string { return in.KeyRef }), cfg.Fleet.LiteLLM.KeyRef) {
 			key, _ := readRef(ref)
 			values = append(values, key)
 		}

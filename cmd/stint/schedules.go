@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -23,7 +24,7 @@ import (
 const schedulesName = "schedules.toml"
 
 // jobNames are the jobs of the master's own that schedules can run; see [master.jobs].
-var jobNames = append([]string{"clean", "compact-tasks", "fsck"}, fleet.Names()...)
+var jobNames = append([]string{"clean", "compact-tasks", "fsck"}, slices.Sorted(maps.Keys(fleet.Usual))...)
 
 // notScheduled are the fields of a task that mean nothing for a schedule, of which each task is a new one.
 var notScheduled = []string{"id", "idempotencyKey", "notBefore", "environment", "await"}

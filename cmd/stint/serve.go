@@ -448,27 +448,22 @@ func (m *master) scheduler(c *coordinator.Coordinator, room *due.Room, instances
 
 // fleet returns what looks after the instances of a master.
 func (m *master) fleet(c *coordinator.Coordinator, room *due.Room, tell func(kind, name, text string)) *fleet.Fleet {
-	cfg := m.cfg
-	o := fleet.Options{
-		Servers: cfg.Servers, Instances: cfg.Instances, Dir: m.state, Bootstrap: cfg.Bootstrap, Repair: cfg.ConfigSync == "repair", IdleAfter: cfg.IdleAfter,
-		LiteLLM: cfg.LiteLLM, Keep: cfg.Retention, Secret: readRef, Tell: tell, Now: time.Now, Log: m.log,
-		Backup: fleet.Backup{
-			Dir: cmp.Or(cfg.BackupDir, filepath.Join(m.state, "backups")), Keep: cfg.BackupKeep,
-			Verify: func(ctx context.Context, dir string) error {
-				r, err := statedir.Fsck(ctx, dir, cfg.WorkspaceRoot, func() bool { return false })
-				if err != nil {
-					return err
-				}
-				if fault := find(r.Faults, func(x *statedir.Fault) bool { // what a person has written is as it is
-					return slices.Contains([]string{statedir.KindFile, statedir.KindJournal, statedir.KindArchive}, x.Kind)
-				}); fault != nil {
-					return fmt.Errorf("it was restored damaged: %s", fault.Finding)
-				}
-				return nil
-			},
-		},
+	o := m.cfg.Fleet
+	o.Dir, o.Repair, o.Keep, o.Secret, o.Tell, o.Now, o.Log = m.state, m.cfg.ConfigSync == "repair", m.cfg.Retention, readRef, tell, time.Now, m.log
+	o.Backup.Dir = cmp.Or(o.Backup.Dir, filepath.Join(m.state, "backups"))
+	o.Backup.Verify = func(ctx context.Context, dir string) error {
+		r, err := statedir.Fsck(ctx, dir, m.cfg.WorkspaceRoot, func() bool { return false })
+		if err != nil {
+			return err
+		}
+		if fault := find(r.Faults, func(x *statedir.Fault) bool { // what a person has written is as it is
+			return slices.Contains([]string{statedir.KindFile, statedir.KindJournal, statedir.KindArchive}, x.Kind)
+		}); fault != nil {
+			return fmt.Errorf("it was restored damaged: %s", fault.Finding)
+		}
+		return nil
 	}
-	if p, on := postgresOptions(cfg, m.state, m.log); on {
+	if p, on := postgresOptions(m.cfg, m.state, m.log); on {
 		o.Backup.Database = func(other string) (string, []string, error) {
 			text, err := p.URL()
 			if err != nil {

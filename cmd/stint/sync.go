@@ -19,7 +19,6 @@ import (
 
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/dsn"
-	"stint/coordinator/postgres/tables"
 	"stint/coordinator/statedir"
 	"stint/coordinator/task"
 	"stint/ledger"
@@ -443,25 +442,15 @@ func postgresOptions(cfg *Config, state string, log *slog.Logger) (o postgres.Op
 	if cfg.PostgresURL == "" && cfg.PostgresURLFile == "" {
 		return o, false
 	}
-	url := func() (string, error) { return cfg.PostgresURL, nil }
+	o = cfg.Mirror
+	o.URL = func() (string, error) { return cfg.PostgresURL, nil }
 	if cfg.PostgresURL == "" {
-		url = func() (string, error) { return readURLFile(cfg.PostgresURLFile) } // each time
+		o.URL = func() (string, error) { return readURLFile(cfg.PostgresURLFile) } // each time
 	}
 	name, _ := os.Hostname() // a machine without a name is localhost
-	name = cmp.Or(name, "localhost")
-	return postgres.Options{
-		Maker: tables.Maker{
-			Host: cmp.Or(cfg.PostgresHost, name), InlineThreshold: cfg.PostgresInline, OutputLimit: cfg.PostgresOutput,
-			MaxAttempts: cfg.MaxAttempts, Redact: cfg.Redact,
-		},
-		URL:            url,
-		Hostname:       name,
-		StateDir:       state,
-		PoolSize:       cfg.PostgresPoolSize,
-		MaxConcurrency: cfg.MaxWorkers,
-		Version:        versionName(),
-		Worker:         uuid.New(),
-		PID:            os.Getpid(),
-		Log:            log,
-	}, true
+	o.Hostname = cmp.Or(name, "localhost")
+	o.Host, o.MaxAttempts, o.Redact = cmp.Or(o.Host, o.Hostname), cfg.MaxAttempts, cfg.Redact
+	o.StateDir, o.MaxConcurrency, o.Log = state, cfg.MaxWorkers, log
+	o.Version, o.Worker, o.PID = versionName(), uuid.New(), os.Getpid()
+	return o, true
 }

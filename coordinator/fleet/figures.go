@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"stint/coordinator/task"
@@ -46,7 +47,11 @@ func newest[T any](f *Fleet, name string, more func(*T) bool) error {
 
 // sampleAll is the job server_metrics.
 func (f *Fleet) sampleAll(ctx context.Context) (string, error) {
-	err := each(ctx, f, f.opts.Servers, 1, func(s Server) (string, string) { return s.ID, s.ID }, func(ctx context.Context, s Server) error {
+	var list []*Instance // each stands for its server
+	for _, s := range f.opts.Servers {
+		list = append(list, &Instance{ID: s.ID, Server: s.ID})
+	}
+	err := f.each(ctx, list, 1, func(ctx context.Context, s *Instance) error {
 		out, err := f.remote(ctx, s.ID, sample, "", nil)
 		if err != nil {
 			return err
@@ -212,16 +217,9 @@ func (f *Fleet) ask(ctx context.Context, in *Instance, path, param string, query
 // complete after its end, and what is read twice counts once.
 func (f *Fleet) syncUsage(ctx context.Context) (string, error) {
 	now := f.opts.Now().UTC()
-	list, days := f.withKey(), make(chan task.UsageDay, 1000)
-	read := map[string]task.UsageDay{}
-	collected := make(chan struct{})
-	go func() { // ends when days is closed, which is waited for
-		defer close(collected)
-		for u := range days {
-			read[u.Instance+" "+u.Date] = u
-		}
-	}()
-	err := f.eachInstance(ctx, list, mostHTTP, func(ctx context.Context, in *Instance) error {
+	list, read := f.withKey(), map[string]task.UsageDay{}
+	var mu sync.Mutex
+	err := f.each(ctx, list, mostHTTP, func(ctx context.Context, in *Instance) error {
 		// https://docs.litellm.ai/docs/proxy/cost_tracking#daily-spend-breakdown-api
 		var answer struct {
 			Results []struct {
@@ -244,12 +242,12 @@ func (f *Fleet) syncUsage(ctx context.Context) (string, error) {
 			if _, err := time.Parse(time.DateOnly, r.Date); err != nil || r.Metrics == nil {
 				return fmt.Errorf("LiteLLM's answer to GET /user/daily/activity has a day without a date or without figures")
 			}
-			days <- task.UsageDay{Instance: in.ID, Date: r.Date, Requests: r.Metrics.Requests, Tokens: r.Metrics.Tokens, Cost: math.Round(1e6*r.Metrics.Spend) / 1e6, UpdatedAt: now.Truncate(time.Millisecond)}
+			mu.Lock()
+			read[in.ID+" "+r.Date] = task.UsageDay{Instance: in.ID, Date: r.Date, Requests: r.Metrics.Requests, Tokens: r.Metrics.Tokens, Cost: math.Round(1e6*r.Metrics.Spend) / 1e6, UpdatedAt: now.Truncate(time.Millisecond)}
+			mu.Unlock()
 		}
 		return nil
 	})
-	close(days)
-	<-collected
 	n, kept := f.keepUsage(read)
 	return fmt.Sprintf("read %d instances, %d days have changed", len(list), n), errors.Join(err, kept)
 }
@@ -293,7 +291,7 @@ func (f *Fleet) keepUsage(read map[string]task.UsageDay) (changed int, err error
 // when that has happened anew.
 func (f *Fleet) checkBalances(ctx context.Context) (string, error) {
 	list := f.withKey()
-	err := f.eachInstance(ctx, list, mostHTTP, func(ctx context.Context, in *Instance) error {
+	err := f.each(ctx, list, mostHTTP, func(ctx context.Context, in *Instance) error {
 		var answer struct {
 			Info *struct {
 				Spend  float64  `json:"spend"`

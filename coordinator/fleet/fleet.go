@@ -178,11 +178,12 @@ type Fleet struct {
 	all    chan struct{}            // bounds what is at work at one time
 	ssh    map[string]chan struct{} // bounds the connections to each server
 
-	files  sync.Mutex // held while a file of the state directory is changed
-	mu     sync.Mutex // guards what follows
-	checks map[string]check
-	locks  map[string]*sync.Mutex // of instances, held while one is changed
-	stale  map[string]bool        // of instances whose configuration was written since they were restarted
+	files sync.Mutex // held while a file of the state directory is changed
+
+	// What is known of instances, by their ids.
+	checks sync.Map // a [check]: how the last one went
+	locks  sync.Map // a *sync.Mutex, held while one is changed
+	stale  sync.Map // those whose configuration was written since they were restarted
 }
 
 // A check is how a check of an instance went.
@@ -203,7 +204,7 @@ const (
 func New(room Room, due Jobs, opts Options) *Fleet {
 	f := &Fleet{
 		opts: opts, room: room, jobs: due, client: &http.Client{Timeout: httpTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		wake: make(chan struct{}, 1), all: make(chan struct{}, mostAll), ssh: map[string]chan struct{}{}, checks: map[string]check{}, locks: map[string]*sync.Mutex{}, stale: map[string]bool{},
+		wake: make(chan struct{}, 1), all: make(chan struct{}, mostAll), ssh: map[string]chan struct{}{},
 	}
 	for _, s := range opts.Servers {
 		f.ssh[s.ID] = make(chan struct{}, mostSSH)
@@ -211,18 +212,12 @@ func New(room Room, due Jobs, opts Options) *Fleet {
 	return f
 }
 
-// Names are the jobs of package fleet that schedules can run, with the times of those that are usual.
-func Names() []string { return slices.Sorted(maps.Keys(usual)) }
-
-// usual are the times of the jobs.
-var usual = map[string]string{
+// Usual are the jobs of package fleet that schedules can run, with the times at which they do where nothing else is configured.
+var Usual = map[string]string{
 	"health_check": "*/5 * * * *", "token_usage_sync": "*/15 * * * *", "server_metrics": "*/5 * * * *", "config_sync": "*/30 * * * *",
 	"auto_recovery": "*/10 * * * *", "key_balance_alert": "0 * * * *", "idle_instance_mark": "0 3 * * *", "db_backup": "0 4 * * *",
 	"pending_task_retry": "* * * * *",
 }
-
-// Usual returns when a job runs where nothing else is configured, as a cron expression.
-func Usual(name string) string { return usual[name] }
 
 // Jobs returns what schedules run, by name. Each says in one sentence what it has done.
 func (f *Fleet) Jobs() map[string]func(context.Context) (string, error) {
@@ -256,28 +251,9 @@ func (f *Fleet) change(ctx context.Context, id string, change func(*state.Contro
 
 // alone waits until nobody else changes an instance, and returns what ends that.
 func (f *Fleet) alone(id string) (end func()) {
-	f.mu.Lock()
-	lock := f.locks[id]
-	if lock == nil {
-		lock = &sync.Mutex{}
-		f.locks[id] = lock
-	}
-	f.mu.Unlock()
-	lock.Lock()
-	return lock.Unlock
-}
-
-// setStale notes whether an instance has not read its configuration yet.
-func (f *Fleet) setStale(id string, isStale bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.stale[id] = isStale
-}
-
-func (f *Fleet) isStale(id string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.stale[id]
+	lock, _ := f.locks.LoadOrStore(id, &sync.Mutex{})
+	lock.(*sync.Mutex).Lock()
+	return lock.(*sync.Mutex).Unlock
 }
 
 // where returns the instances whose control records are so.
@@ -291,35 +267,34 @@ func (f *Fleet) where(is func(*Instance, state.Control) bool) (list []*Instance)
 	return list
 }
 
-// each does something for each one of a list, most at a time on one server, and returns in one sentence what went wrong. A
+// each does something for each instance of a list, most at a time on one server, and returns in one sentence what went wrong. A
 // server that cannot be reached is not tried again for the others of the list.
-func each[T any](ctx context.Context, f *Fleet, list []T, most int, name func(T) (id, server string), do func(context.Context, T) error) error {
+func (f *Fleet) each(ctx context.Context, list []*Instance, most int, do func(context.Context, *Instance) error) error {
 	var work sync.WaitGroup
 	var mu sync.Mutex
 	var failed []string
 	slots, down := map[string]chan struct{}{}, map[string]error{}
-	for _, one := range list {
-		id, server := name(one)
-		if slots[server] == nil {
-			slots[server] = make(chan struct{}, most)
+	for _, in := range list {
+		if slots[in.Server] == nil {
+			slots[in.Server] = make(chan struct{}, most)
 		}
-		slot := slots[server]
+		slot := slots[in.Server]
 		work.Go(func() {
 			slot <- struct{}{}
 			f.all <- struct{}{}
 			defer func() { <-f.all; <-slot }()
 			mu.Lock()
-			err := cmp.Or(down[server], ctx.Err())
+			err := cmp.Or(down[in.Server], ctx.Err())
 			mu.Unlock()
 			if err == nil {
-				err = do(ctx, one)
+				err = do(ctx, in)
 			}
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				failed = append(failed, id+": "+err.Error())
+				failed = append(failed, in.ID+": "+err.Error())
 				if _, is := errors.AsType[*unreachableError](err); is {
-					down[server] = err
+					down[in.Server] = err
 				}
 			}
 		})
@@ -330,9 +305,4 @@ func each[T any](ctx context.Context, f *Fleet, list []T, most int, name func(T)
 	}
 	slices.Sort(failed)
 	return fmt.Errorf("%d of %d failed: %s", len(failed), len(list), strings.Join(failed, "; "))
-}
-
-// eachInstance is each for instances.
-func (f *Fleet) eachInstance(ctx context.Context, list []*Instance, most int, do func(context.Context, *Instance) error) error {
-	return each(ctx, f, list, most, func(in *Instance) (string, string) { return in.ID, in.Server }, do)
 }

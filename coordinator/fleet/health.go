@@ -19,11 +19,10 @@ import (
 )
 
 const (
-	mostFails   = 3       // failed checks until an instance has failed
-	maxGateway  = 1 << 20 // bytes of a gateway's answer
-	startLimit  = 30 * time.Second
-	startPace   = time.Second
-	unknownText = "unknown"
+	mostFails  = 3       // failed checks until an instance has failed
+	maxGateway = 1 << 20 // bytes of a gateway's answer
+	startLimit = 30 * time.Second
+	startPace  = time.Second
 )
 
 // Instance returns what is known of an instance.
@@ -46,14 +45,11 @@ func (f *Fleet) Instances() []task.Instance {
 
 func (f *Fleet) view(in *Instance, c state.Control) task.Instance {
 	v := task.Instance{
-		ID: in.ID, Server: in.Server, Service: in.Service, Gateway: shown(in.Gateway), User: c.User, TgUser: c.TgUser, ClaimedAt: c.ClaimedAt, BotRef: c.BotRef, Health: c.Health, FailCount: c.FailCount,
+		ID: in.ID, Server: in.Server, Service: in.Service, Gateway: shown(in.Gateway), User: c.User, TgUser: c.TgUser, ClaimedAt: c.ClaimedAt, BotRef: c.BotRef, Health: cmp.Or(c.Health, "unknown"), FailCount: c.FailCount,
 	}
-	if v.Health == "" {
-		v.Health = unknownText
+	if last, has := f.checks.Load(in.ID); has {
+		v.CheckedAt, v.Detail = last.(check).at, last.(check).detail
 	}
-	f.mu.Lock()
-	v.CheckedAt, v.Detail = f.checks[in.ID].at, f.checks[in.ID].detail
-	f.mu.Unlock()
 	if !c.InitAt.IsZero() {
 		key := setupKey(in.ID, c.InitAt)
 		for _, j := range f.jobs.Where(func(j *jobs.Job) bool { return j.IdempotencyKey == key }) {
@@ -78,7 +74,7 @@ func shown(text string) string {
 // checkAll is the job health_check.
 func (f *Fleet) checkAll(ctx context.Context) (string, error) {
 	list := f.where(func(*Instance, state.Control) bool { return true })
-	err := f.eachInstance(ctx, list, mostHTTP, f.check)
+	err := f.each(ctx, list, mostHTTP, f.check)
 	return fmt.Sprintf("%d run", len(list)), err
 }
 
@@ -105,9 +101,7 @@ func (f *Fleet) note(ctx context.Context, in *Instance, failed error, isActive b
 	if failed != nil {
 		now.detail = task.OneSentence(failed.Error(), 500)
 	}
-	f.mu.Lock()
-	f.checks[in.ID] = now
-	f.mu.Unlock()
+	f.checks.Store(in.ID, now)
 	hasFailed := false
 	err := f.change(ctx, in.ID, func(c *state.Control) {
 		was := c.Health
@@ -213,7 +207,7 @@ func (f *Fleet) markIdle(ctx context.Context) (string, error) {
 		return c.Health == state.HealthRunning && in.ActivityField+in.ActivityCommand != ""
 	})
 	marked := make(chan string, len(list))
-	err := f.eachInstance(ctx, list, mostSSH, func(ctx context.Context, in *Instance) error {
+	err := f.each(ctx, list, mostSSH, func(ctx context.Context, in *Instance) error {
 		var body []byte
 		var err error
 		if in.ActivityField != "" {
@@ -242,7 +236,7 @@ func (f *Fleet) markIdle(ctx context.Context) (string, error) {
 // recoverAll is the job auto_recovery.
 func (f *Fleet) recoverAll(ctx context.Context) (string, error) {
 	list := f.where(func(_ *Instance, c state.Control) bool { return c.FailCount >= mostFails })
-	err := f.eachInstance(ctx, list, mostSSH, f.revive)
+	err := f.each(ctx, list, mostSSH, f.revive)
 	return fmt.Sprintf("restarted %d", len(list)), err
 }
 
@@ -272,17 +266,14 @@ func (f *Fleet) Act(ctx context.Context, id, act string, repair bool) (detail st
 	}
 	switch act {
 	case "check":
-		err = f.check(ctx, in)
-		detail = "it answers"
+		detail, err = "it answers", f.check(ctx, in)
 	case "sync":
 		detail, err = f.sync(ctx, in, repair)
-		detail = cmp.Or(detail, "it is as it has to be")
 	default:
-		err = f.revive(ctx, in)
-		detail = "it was restarted, and answers"
+		detail, err = "it was restarted, and answers", f.revive(ctx, in)
 	}
 	if err != nil {
 		return "", task.Conflict("stint instance show "+id, "instance %s: %s", id, task.OneSentence(err.Error(), 1000))
 	}
-	return detail, nil
+	return cmp.Or(detail, "it is as it has to be"), nil
 }

@@ -359,7 +359,7 @@ func (w *world) Write(p []byte) (int, error) {
 	return w.seen.Write(p)
 }
 
-func (w *world) say(what ...any) { fmt.Fprintln(w, what...) }
+func (w *world) say(what ...any) { _, _ = fmt.Fprintln(w, what...) }
 
 func (w *world) clock() time.Time {
 	w.all.Lock()

@@ -206,7 +206,7 @@ func (f *Fleet) setUp(ctx context.Context, j *jobs.Job) error {
 func (f *Fleet) restart(ctx context.Context, in *Instance) error {
 	_, err := f.remote(ctx, in.Server, restart, "", nil, in.Service)
 	if err == nil {
-		f.setStale(in.ID, false)
+		f.stale.Delete(in.ID)
 	}
 	return err
 }
@@ -285,7 +285,7 @@ func (f *Fleet) compare(ctx context.Context, in *Instance, c *state.Control, rep
 	if out.Len() > maxAnswer {
 		return nil, fmt.Errorf("%s would have more than %d bytes", in.ConfigPath, maxAnswer)
 	}
-	f.setStale(in.ID, true)
+	f.stale.Store(in.ID, true)
 	return differs, f.write(ctx, in.Server, in.ConfigPath, out.Bytes(), was)
 }
 
@@ -354,12 +354,8 @@ func (f *Fleet) sync(ctx context.Context, in *Instance, repair bool) (string, er
 	c := f.control(in.ID)
 	differs, err := f.compare(ctx, in, &c, repair)
 	text := strings.Join(differs, ", ")
-	switch {
-	case err != nil || !repair:
-	case text != "":
-		text, err = "repaired: "+text, f.restart(ctx, in)
-	case f.isStale(in.ID): // it was repaired, and the restart failed
-		text, err = "restarted after a repair", f.restart(ctx, in)
+	if _, isStale := f.stale.Load(in.ID); isStale && err == nil && repair { // or it was repaired before, and the restart failed
+		text, err = "repaired: "+cmp.Or(text, "restarted"), f.restart(ctx, in)
 	}
 	return text, err
 }
@@ -368,7 +364,7 @@ func (f *Fleet) sync(ctx context.Context, in *Instance, repair bool) (string, er
 func (f *Fleet) syncAll(ctx context.Context) (string, error) {
 	list := f.where(func(*Instance, state.Control) bool { return true })
 	found := make(chan string, len(list))
-	err := f.eachInstance(ctx, list, mostSSH, func(ctx context.Context, in *Instance) error {
+	err := f.each(ctx, list, mostSSH, func(ctx context.Context, in *Instance) error {
 		text, err := f.sync(ctx, in, f.opts.Repair)
 		if text != "" {
 			found <- in.ID + ": " + text

@@ -256,7 +256,7 @@ func TestConfigSync(t *testing.T) {
 	h.set("broken")
 	w.fails("config_sync", "2 of 2 failed", "claw@one.service failed", "2 of 2 differ")
 	h.unset("broken")
-	w.well("config_sync", "2 of 2 differ: one: restarted after a repair; two: restarted after a repair")
+	w.well("config_sync", "2 of 2 differ: one: repaired: restarted; two: repaired: restarted")
 	if got := h.values("two", "agents.defaults.model.primary", "port"); got != `"old" 18789123456789012345` {
 		t.Error("what nobody has named is gone: " + got)
 	}
