@@ -522,10 +522,8 @@ func editorError(message string, failed error) error {
 	return err
 }
 
-// mergeLedgers returns what a person made of base together with what tasks.md has become meanwhile. What was
-// only appended there comes after the person's text. Otherwise it is that file with each section, and each
-// text between two, that the person changed, and at its end those that the person added. The error names what
-// both have changed, or what the person moved, which only the person's text has a place for.
+// mergeLedgers returns what a person made of base together with what tasks.md has become meanwhile: what was only
+// appended there, as a master does it, comes after the person's text. Nobody else's change is merged.
 func mergeLedgers(base, edited, current []byte) ([]byte, error) {
 	if bytes.Equal(current, base) || bytes.Equal(current, edited) {
 		return edited, nil
@@ -533,67 +531,7 @@ func mergeLedgers(base, edited, current []byte) ([]byte, error) {
 	if added, ok := bytes.CutPrefix(current, base); ok && (added[0] == '\n' || len(endLine(base)) == len(base)) {
 		return putBelow(edited, added), nil
 	}
-	order, was := blocksOf(base)
-	names, mine := blocksOf(edited)
-	others, theirs := blocksOf(current)
-	order = slices.DeleteFunc(order, func(name string) bool { return mine[name] == "" })
-	kept := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return was[name] == "" })
-	for i, name := range kept {
-		if name != order[i] {
-			return nil, fmt.Errorf("somebody else has changed the file meanwhile, and you have moved %s above %s", name, order[i])
-		}
-	}
-	var merged []byte
-	for _, name := range others {
-		block := theirs[name]
-		if mine[name] != was[name] {
-			if block != was[name] && block != mine[name] {
-				return nil, fmt.Errorf("somebody else has changed %s meanwhile, and so have you", name)
-			}
-			block = mine[name]
-		}
-		merged = append(merged, block...)
-	}
-	var added []byte
-	for _, name := range names {
-		if _, ok := theirs[name]; ok || mine[name] == was[name] {
-			continue
-		}
-		if was[name] != "" {
-			return nil, fmt.Errorf("somebody else has deleted %s meanwhile, and you have changed it", name)
-		}
-		added = append(added, mine[name]...)
-	}
-	return putBelow(merged, added), nil
-}
-
-// blocksOf splits a ledger into its sections and the texts around them. It returns the
-// names of these blocks in file order, and what they are; none is empty.
-func blocksOf(data []byte) (names []string, blocks map[string]string) {
-	data = endLine(data) // else the last block would run into one that is put below it
-	blocks = map[string]string{}
-	add := func(name string, from, to int64) {
-		if from < to {
-			names, blocks[name] = append(names, name), string(data[from:to])
-		}
-	}
-	above, pos := "the text at the top", int64(0)
-	seen := map[string]int{}
-	for _, s := range ledger.Parse(data).Sections {
-		add(above, pos, s.Off)
-		name := fmt.Sprintf("%s %s", s.Kind, s.ID)
-		if s.Seq > 0 {
-			name += fmt.Sprintf(" (record %d)", s.Seq)
-		}
-		if seen[name]++; seen[name] > 1 {
-			name += fmt.Sprintf(", number %d", seen[name])
-		}
-		pos = s.Off + int64(len(s.Raw))
-		add(name, s.Off, pos)
-		above = "the text below " + name
-	}
-	add(above, pos, int64(len(data)))
-	return names, blocks
+	return nil, errors.New("somebody else has edited the file meanwhile, or a compaction has written it anew")
 }
 
 // putBelow returns text with what another person wrote below it. Words do not follow
