@@ -196,11 +196,8 @@ func (a *app) newEditing(dir, ext string, text []byte) (*editing, error) {
 	return &editing{app: a, dir: dir, file: f.Name(), command: "stint edit"}, errors.Join(err, f.Close())
 }
 
-// editDir returns the state directory with an up-to-date tasks.md, if there is an editor.
+// editDir returns the state directory with an up-to-date tasks.md.
 func (a *app) editDir(ctx context.Context) (string, error) {
-	if _, err := chooseEditor(); err != nil {
-		return "", err
-	}
 	dir, err := a.ownState()
 	if err != nil {
 		return "", err
@@ -464,33 +461,19 @@ func splitFindings(now, before []task.Finding) (fresh, old []task.Finding) {
 	return fresh, old
 }
 
-// editors are tried in this order where neither $VISUAL nor $EDITOR is set.
-var editors = []string{"sensible-editor", "nano", "vi"}
-
-// chooseEditor returns the user's editor as a piece of shell: it may have options, as in "code --wait".
-func chooseEditor() (string, error) {
-	if editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR")); editor != "" {
-		return editor, nil
-	}
-	for _, name := range editors {
-		if _, err := exec.LookPath(name); err == nil {
-			return name, nil
-		}
-	}
-	return "", usage("export EDITOR=...", "there is no editor: neither $VISUAL nor $EDITOR is set, and nano and vi are not installed")
-}
+// defaultEditor is the shell's word for the editor where neither $VISUAL nor $EDITOR is set.
+const defaultEditor = "$(command -v sensible-editor || command -v nano || echo vi)"
 
 // openEditor lets the user edit a file. The editor's own output goes to stdout.
 func openEditor(file string, stdout *os.File) error {
-	editor, err := chooseEditor()
-	if err != nil {
-		return err
-	}
+	// A piece of shell: it may have options, as in "code --wait".
+	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), defaultEditor)
 	cmd := exec.Command("/bin/sh", "-c", "trap : INT; "+editor+` "$1"`, "sh", file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, os.Stderr
 	inEditor.Store(true)
 	defer inEditor.Store(false)
-	if err = cmd.Start(); err == nil {
+	err := cmd.Start()
+	if err == nil {
 		// What comes from here on never reaches us, so none of it is left when the editor ends.
 		// Before, the editor would have inherited that.
 		signal.Ignore(os.Interrupt, syscall.SIGQUIT)
