@@ -1,14 +1,11 @@
 package statedir
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/schedule/due"
@@ -101,15 +98,14 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 	if err != nil {
 		return nil, err
 	}
-	is, was, all := texts(now), texts(p.tasks), maps.Clone(now)
-	maps.Copy(all, p.tasks)
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		switch then := p.tasks[id]; {
-		case was[id] == nil:
-			r.Gone = append(r.Gone, now[id])
-		case is[id] == nil:
+	for _, id := range differing(now, p.tasks) {
+		then, isThere := p.tasks[id]
+		switch is, isNow := now[id]; {
+		case !isThere:
+			r.Gone = append(r.Gone, is)
+		case !isNow:
 			r.Back = append(r.Back, then)
-		case !bytes.Equal(is[id], was[id]):
+		default:
 			r.Changed = append(r.Changed, then)
 		}
 	}
