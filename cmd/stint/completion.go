@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,25 +12,6 @@ import (
 	"stint/state"
 	"stint/state/jobs"
 )
-
-// enableCompletion is what to paste, once, for a shell to complete stint from then on.
-var enableCompletion = map[string]string{
-	"bash":       "echo 'source <(stint completion bash)' >>~/.bashrc",
-	"fish":       "echo 'stint completion fish | source' >>~/.config/fish/config.fish",
-	"powershell": "echo 'stint completion powershell | Out-String | Invoke-Expression' >>$PROFILE",
-	"zsh":        "echo 'autoload -U compinit; compinit; source <(stint completion zsh)' >>~/.zshrc",
-}
-
-// completionCommand adds to cobra's command what to do with the scripts that it prints.
-func (a *app) completionCommand(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	c, _, _ := root.Find([]string{"completion"}) // it was just made
-	c.Short = "print a script with which a shell completes commands"
-	c.Long = "Print a script with which a shell completes commands, options and task ids.\nPaste the line of your shell, and open a new one:\n"
-	for _, shell := range slices.Sorted(maps.Keys(enableCompletion)) {
-		c.Long += "\n  " + enableCompletion[shell]
-	}
-}
 
 // completionTime bounds what a press of the tab key may take.
 const completionTime = time.Second
