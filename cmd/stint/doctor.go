@@ -70,7 +70,6 @@ const (
 
 	inodesLow   = 10_000 // a run takes about ten
 	inodesEmpty = 100
-	filesLow    = 1024
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -109,12 +108,6 @@ func (a *app) examine(ctx context.Context) []finding {
 		_ = durable.WriteFile(durable.OS, filepath.Join(dir, loginsName), data) // else the task's run says it
 	}
 	list = slices.Concat(list, examineAgents(cfg, looks), compareAgents(cfg, looks, &body))
-	files := finding{"open files", healthOK, "", ""} // every run needs some
-	var limit unix.Rlimit
-	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) // every system has this one
-	if files.Text = fmt.Sprintf("limit %d", limit.Cur); limit.Cur < filesLow {
-		files.Status, files.Try = healthWarn, "ulimit -n 4096"
-	}
 	if s, err := serviceOf(serviceFormat); err == nil {
 		list = append(list, s.examine(ctx)...)
 	}
@@ -129,7 +122,7 @@ func (a *app) examine(ctx context.Context) []finding {
 		list = append(list, examineTool(strings.Fields(awakeCommand)[0], "keep_awake has no effect", "install systemd, or stint config set keep_awake false"))
 	}
 	return append(list, examineTool("rg", "memory search falls back to a slower way", "apt install ripgrep, or brew install ripgrep"),
-		examineTool("git", "agents often need it", "apt install git, or brew install git"), files, examineLimits(cfg))
+		examineTool("git", "agents often need it", "apt install git, or brew install git"), examineLimits(cfg))
 }
 
 // examineSchedules looks whether the schedules can be read, and whether anything fires them.
