@@ -121,8 +121,10 @@ func (a *app) examine(ctx context.Context) []finding {
 	if cfg.KeepAwake {
 		list = append(list, examineTool(strings.Fields(awakeCommand)[0], "keep_awake has no effect", "install systemd, or stint config set keep_awake false"))
 	}
+	list = append(list, warnIf(cfg.LimitMemory > 0 && cfg.LimitMemory < limitMemoryLow, "limit_memory",
+		"it bounds address space, and programs that run on Node or Bun do not start with so little", "stint config set limit_memory 64GiB, or more, or 0")...)
 	return append(list, examineTool("rg", "memory search falls back to a slower way", "apt install ripgrep, or brew install ripgrep"),
-		examineTool("git", "agents often need it", "apt install git, or brew install git"), examineLimits(cfg))
+		examineTool("git", "agents often need it", "apt install git, or brew install git"))
 }
 
 // examineSchedules looks whether the schedules can be read, and whether anything fires them.
@@ -402,21 +404,6 @@ func (l *look) findings(needed bool) []finding {
 
 // limitMemoryLow is the address space, of which it uses little, that Node reserves.
 const limitMemoryLow = 64 << 30
-
-func examineLimits(cfg *Config) finding {
-	var set []string
-	for _, name := range []string{"limit_cpu", "limit_files", "limit_file_size", "limit_memory", "nice"} {
-		if value := fmt.Sprint(findKey(name).get(cfg)); value != "0" && value != "0s" {
-			set = append(set, name+" "+value)
-		}
-	}
-	f := finding{"limits of runs", healthOK, cmp.Or(strings.Join(set, ", "), "none"), ""}
-	if cfg.LimitMemory > 0 && cfg.LimitMemory < limitMemoryLow {
-		f.Status, f.Try = healthWarn, "limit_memory = 0, or a limit of 64GiB or more"
-		f.Text += "; limit_memory bounds address space, and programs that run on Node or Bun do not start with so little"
-	}
-	return f
-}
 
 // examinePostgres looks at the Postgres mirror, if one is configured. seq is the newest record of the
 // journal. Nothing that is wrong with the mirror is a problem: local work goes on.
