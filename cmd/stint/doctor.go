@@ -67,9 +67,6 @@ func warnIf(is bool, check, text, try string) []finding {
 const (
 	diskLow   = 1 << 30 // bytes
 	diskEmpty = 64 << 20
-
-	inodesLow   = 10_000 // a run takes about ten
-	inodesEmpty = 100
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -201,18 +198,11 @@ func examineState(dir string) []finding {
 	}
 	free := fs.Bavail * uint64(fs.Bsize) // the types differ between systems
 	disk := finding{"disk", healthOK, fmt.Sprintf("%d MiB free", free>>20), ""}
-	counted, inodes := fs.Files > 0, uint64(fs.Ffree) // some file systems have as many as there is room for
-	if counted {
-		disk.Text += fmt.Sprintf(", %d of %d inodes", inodes, fs.Files)
-	}
 	switch {
-	case free < diskEmpty || counted && inodes < inodesEmpty:
+	case free < diskEmpty:
 		disk.Status, disk.Try = healthFail, "make room in "+dir
-	case free < diskLow || counted && inodes < inodesLow:
+	case free < diskLow:
 		disk.Status, disk.Try = healthWarn, "make room in "+dir
-	}
-	if counted && inodes < inodesLow {
-		disk.Try = "remove files on the disk of " + dir + ", each of which takes an inode"
 	}
 	return []finding{f, disk}
 }
