@@ -28,7 +28,6 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
-	"stint/ledger/tasksfile"
 	"stint/memory"
 	"stint/memory/care"
 	"stint/state"
@@ -248,12 +247,6 @@ func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list 
 	}
 	if len(list) == 0 {
 		list = []finding{{"ledger", healthOK, count(r.Records, "record") + ", no findings", ""}}
-	}
-	for _, name := range tasksfile.OtherCopies(dir) {
-		list = append(list, finding{
-			"ledger", healthWarn, name + " is not read, only tasks.md and jobs.md are; a sync program may have made this copy of a conflict",
-			"compare it with tasks.md or jobs.md, copy what is missing, and remove it; keep the state directory out of sync folders",
-		})
 	}
 	list = append(list, warnIf(r.Paused, "dispatch", state.Because("it is paused, no task is started", r.PauseWhy), "stint resume")...)
 	file := newAccountsFile(dir)
