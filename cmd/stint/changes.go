@@ -111,18 +111,8 @@ func (a *app) changedTask(ctx context.Context, ref string) (view wire.TaskView, 
 		return view, "", err
 	}
 	if root = task.RepositoryRoot(view.Workspace); view.Changes == nil {
-		why := "it has not come to an end yet"
-		switch {
-		case view.StartedAt.IsZero():
-			why = "it has not run"
-		case view.Isolation != "":
-			why = "it worked in a directory of its own, which was empty when it began"
-		case view.Status.Terminal() && !task.IsCheckout(root):
-			why = "its workspace is not in a git checkout"
-		case view.Status.Terminal():
-			why = "git could not be asked: see master.log"
-		}
-		return view, "", &cliError{code: exitFailure, message: fmt.Sprintf("what task %s has changed is not known: %s", shortID(view.ID), why), try: "stint show " + shortID(view.ID)}
+		message := fmt.Sprintf("what task %s has changed is not known: its last attempt has not ended, or worked outside a git checkout, or git failed (see master.log)", shortID(view.ID))
+		return view, "", &cliError{code: exitFailure, message: message, try: "stint show " + shortID(view.ID)}
 	}
 	if _, err := os.Stat(view.Workspace); err != nil {
 		return view, "", fmt.Errorf("the workspace of task %s cannot be used: %w", shortID(view.ID), err)
