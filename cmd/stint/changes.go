@@ -45,7 +45,7 @@ func (a *app) diffCommand() *cobra.Command {
 		}
 		text, err := runGit(c.Context(), view.Workspace)(checkout.Diff(root, view.Changes.Before, view.Changes.After, stat), "")
 		if err != nil {
-			return lostTrees(err)
+			return err
 		}
 		return copySafe(a.stdout, strings.NewReader(text))
 	}, a.completeIDs())
@@ -86,7 +86,7 @@ func (a *app) undoCommand() *cobra.Command {
 			return &cliError{code: exitFailure, message: fmt.Sprintf("nothing was undone: %s in the way", count(len(overlap.Files), "file")), try: "stint diff " + shortID(view.ID)}
 		}
 		if err != nil {
-			return lostTrees(err)
+			return err
 		}
 		for _, name := range left {
 			a.hint("stint: left as it is: %s\n", escapeText(oneLine(name)))
@@ -139,14 +139,6 @@ func runGit(ctx context.Context, dir string) checkout.Shell {
 		}
 		return string(out), nil
 	}
-}
-
-// lostTrees adds to an error of git why it may not have what a task has changed.
-func lostTrees(err error) error {
-	if strings.Contains(err.Error(), "bad object") || strings.Contains(err.Error(), "not a tree object") {
-		return &cliError{code: exitFailure, message: fmt.Sprintf("git no longer has these files; it keeps those of the last %d attempts in a repository", checkout.MostRefs)}
-	}
-	return err
 }
 
 // changesLine returns what an attempt has changed, for people; "" if that is not known.
