@@ -88,8 +88,7 @@ func (a *app) examine(ctx context.Context) []finding {
 		return append(list, failed("state directory", healthFail, err))
 	}
 	list = slices.Concat(list, examineState(dir), a.examineMaster(ctx, cfg, dir))
-	found, seq := a.examineLedger(ctx, cfg, dir)
-	list = slices.Concat(list, found, a.examinePostgres(ctx, cfg, dir, seq))
+	list = slices.Concat(list, a.examineLedger(ctx, cfg, dir), a.examinePostgres(ctx, cfg, dir))
 	looks := lookAtCLIs(ctx, cfg)
 	body, _ := a.askAgents(ctx, ownRun() == "") // none: the finding about the master says why
 	names := []string{}                         // of those that are logged in neither here nor for the master: for lastLook
@@ -236,11 +235,11 @@ func (a *app) examineMaster(ctx context.Context, cfg *Config, dir string) []find
 	)
 }
 
-// examineLedger looks at the ledger as fsck does, and at what stops tasks in it. seq is the newest record.
-func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list []finding, seq uint64) {
+// examineLedger looks at the ledger as fsck does, and at what stops tasks in it.
+func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list []finding) {
 	r, err := statedir.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
 	if err != nil {
-		return []finding{failed("ledger", healthFail, err)}, 0
+		return []finding{failed("ledger", healthFail, err)}
 	}
 	for _, f := range r.Faults {
 		list = append(list, finding{"ledger", healthWarn, oneLine(f.String()), "stint fsck"})
@@ -271,7 +270,7 @@ func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list 
 		}
 		list = append(list, f)
 	}
-	return list, r.Seq
+	return list
 }
 
 func examineTool(name, without, install string) finding {
@@ -388,9 +387,9 @@ func (l *look) findings(needed bool) []finding {
 // limitMemoryLow is the address space, of which it uses little, that Node reserves.
 const limitMemoryLow = 64 << 30
 
-// examinePostgres looks at the Postgres mirror, if one is configured. seq is the newest record of the
-// journal. Nothing that is wrong with the mirror is a problem: local work goes on.
-func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq uint64) (list []finding) {
+// examinePostgres looks at the Postgres mirror, if one is configured. Nothing that is wrong with the mirror is a
+// problem: local work goes on.
+func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string) (list []finding) {
 	o, on := postgresOptions(cfg, dir, nil)
 	if !on {
 		return nil
@@ -407,7 +406,7 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq 
 	if failure != nil {
 		list, ours = append(list, failed("postgres", healthWarn, failure)), failure.Error()
 	} else {
-		list = append(list, finding{"postgres", healthOK, describeMirror(&p, seq), ""})
+		list = append(list, finding{"postgres", healthOK, p.Target + " answers; how far the mirror is behind: stint sync status", ""})
 	}
 	list = append(list, warnIf(p.Warning != "", "postgres", p.Warning, "")...)
 	if h, err := a.health(ctx); err == nil { // else the finding about the master says why
@@ -416,33 +415,14 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq 
 	return list
 }
 
-// describeMirror returns where the mirror is and how far.
-func describeMirror(p *postgres.Position, seq uint64) string {
-	if p.Schema == 0 {
-		return p.Target + ", without tables yet; a master makes them"
-	}
-	text := fmt.Sprintf("%s, schema %d", p.Target, p.Schema)
-	switch {
-	case p.StateDir == "":
-		return text + ", nothing of this ledger is in the mirror yet; a master writes it"
-	case p.Seq > seq:
-		return text + fmt.Sprintf(", it has record %d, and the journal ends with %d; the next master writes the mirror again", p.Seq, seq)
-	case p.Seq < seq:
-		return text + fmt.Sprintf(", %s behind; a master writes them, or: stint sync once", count(int(seq-p.Seq), "record"))
-	}
-	return text + ", complete"
-}
-
 // examineMirror looks at what a master says of the mirror, apart from what we have met ourselves.
-func examineMirror(h *task.Health, ours string) (list []finding) {
+func examineMirror(h *task.Health, ours string) []finding {
 	m := h.Postgres
-	switch {
-	case m == nil:
+	if m == nil {
 		return []finding{{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) keeps no mirror: it was started with another configuration", h.PID), restart(h.Background)}}
-	case m.State == task.MirrorFailing && m.LastError != ours:
-		list = append(list, finding{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) cannot use the database: %s", h.PID, oneLine(m.LastError)), restart(h.Background)})
-	case m.State != task.MirrorFailing && m.LastError != "":
-		list = append(list, finding{"postgres", healthOK, "the master's last failure, " + ago(time.Since(m.ErrorAt)) + " ago: " + oneLine(m.LastError), ""})
 	}
-	return append(list, warnIf(len(m.Skipped) > 0, "postgres", "the database did not take "+oneLine(strings.Join(m.Skipped, "; ")), "")...)
+	return slices.Concat(
+		warnIf(m.State == task.MirrorFailing && m.LastError != ours, "postgres", fmt.Sprintf("the master (pid %d) cannot use the database: %s", h.PID, oneLine(m.LastError)), restart(h.Background)),
+		warnIf(len(m.Skipped) > 0, "postgres", "the database did not take "+oneLine(strings.Join(m.Skipped, "; ")), ""),
+	)
 }
