@@ -110,9 +110,6 @@ func (a *app) examine(ctx context.Context) []finding {
 	for _, g := range cfg.Governed {
 		list = append(list, examineGoverned(g)...)
 	}
-	if h, err := a.health(ctx); len(cfg.Governed) > 0 && afterReboot() != "" && (err != nil || h.Background) { // else one is there day and night
-		list = append(list, finding{"governed notes", healthWarn, "they are looked after only while a master runs, and one in the background exits when it is idle", "stint service install, or stint serve"})
-	}
 	if cfg.KeepAwake {
 		list = append(list, examineTool(strings.Fields(awakeCommand)[0], "keep_awake has no effect", "install systemd, or stint config set keep_awake false"))
 	}
@@ -136,8 +133,6 @@ func (a *app) examineSchedules(ctx context.Context, dir string, cfg *Config) []f
 	}
 	if err != nil {
 		f = failed("schedules", healthFail, err)
-	} else if afterReboot() != "" && f.Status == healthOK {
-		f.Status, f.Text, f.Try = healthWarn, f.Text+"; "+afterReboot(), "stint service install"
 	}
 	return []finding{f}
 }
