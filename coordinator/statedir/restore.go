@@ -3,7 +3,6 @@ package statedir
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -47,24 +46,15 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 	refuse := func(hint, format string, args ...any) (*RestorePlan, error) {
 		return nil, task.Invalid(hint, path+" "+format, args...)
 	}
-	fi, err := os.Stat(path)
+	data, err := journal.ReadLedger(path)
 	if err != nil {
-		return refuse("name a copy of "+ledger.TasksName, "cannot be read: %v", errors.Unwrap(err))
+		return nil, task.Invalid("name a copy of "+ledger.TasksName, "cannot read the copy: %v", err)
 	}
-	if !fi.Mode().IsRegular() {
-		return refuse("name a copy of "+ledger.TasksName, "is not a regular file")
-	}
+	fi, _ := os.Stat(path) // it was just read
 	for _, files := range []ledger.Files{ledger.TaskFiles, ledger.JobFiles} {
 		if own, err := os.Stat(filepath.Join(dir, files.Ledger())); err == nil && os.SameFile(fi, own) {
 			return refuse("name a copy of it; what is in "+files.Ledger()+" itself counts already", "is the ledger itself")
 		}
-	}
-	data, err := journal.ReadLedger(path)
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		return refuse("chmod u+r "+path, "cannot be read: %v", err)
-	case err != nil:
-		return refuse("name a copy of "+ledger.TasksName, "cannot be read: %v", err)
 	}
 	if ledger.IsJournal(data) {
 		return refuse("name a copy of "+ledger.TasksName, "is a journal and not a ledger, as its first line says")
