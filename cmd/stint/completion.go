@@ -10,7 +10,6 @@ import (
 
 	"stint/coordinator/api/client"
 	"stint/state"
-	"stint/state/jobs"
 )
 
 // completionTime bounds what a press of the tab key may take.
@@ -29,23 +28,6 @@ func (a *app) completeIDs(statuses ...state.Status) cobra.CompletionFunc {
 			out = append(out, short+"\t"+string(views[i].Status)+" "+escapeText(views[i].Title))
 		}
 		return append(out, "@last\tthe newest task"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	}
-}
-
-// completeJobs offers the newest due jobs of that status, or all, for the first argument.
-func (a *app) completeJobs(status string) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
-		defer cancel()
-		list, _ := ask(ctx, a.callRunning, func(cl *client.Client) ([]jobs.Job, error) { // without an answer there is nothing to offer
-			return cl.Jobs(ctx, jobs.Filter{Status: status, Newest: true, Limit: 50})
-		})
-		for _, j := range list {
-			if len(args) == 0 {
-				out = append(out, shortID(j.ID)+"\t"+escapeText(j.Status+" "+j.Action+" "+j.ObjectID))
-			}
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 }
 
