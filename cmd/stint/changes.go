@@ -45,7 +45,7 @@ func (a *app) diffCommand() *cobra.Command {
 		}
 		text, err := runGit(c.Context(), view.Workspace)(checkout.Diff(root, view.Changes.Before, view.Changes.After, stat), "")
 		if err != nil {
-			return lostTrees(err)
+			return err
 		}
 		return copySafe(a.stdout, strings.NewReader(text))
 	}, a.completeIDs())
@@ -86,7 +86,7 @@ func (a *app) undoCommand() *cobra.Command {
 			return &cliError{code: exitFailure, message: fmt.Sprintf("nothing was undone: %s in the way", count(len(overlap.Files), "file")), try: "stint diff " + shortID(view.ID)}
 		}
 		if err != nil {
-			return lostTrees(err)
+			return err
 		}
 		for _, name := range left {
 			a.hint("stint: left as it is: %s\n", escapeText(oneLine(name)))
@@ -111,18 +111,8 @@ func (a *app) changedTask(ctx context.Context, ref string) (view wire.TaskView, 
 		return view, "", err
 	}
 	if root = task.RepositoryRoot(view.Workspace); view.Changes == nil {
-		why := "it has not come to an end yet"
-		switch {
-		case view.StartedAt.IsZero():
-			why = "it has not run"
-		case view.Isolation != "":
-			why = "it worked in a directory of its own, which was empty when it began"
-		case view.Status.Terminal() && !task.IsCheckout(root):
-			why = "its workspace is not in a git checkout"
-		case view.Status.Terminal():
-			why = "git could not be asked: see master.log"
-		}
-		return view, "", &cliError{code: exitFailure, message: fmt.Sprintf("what task %s has changed is not known: %s", shortID(view.ID), why), try: "stint show " + shortID(view.ID)}
+		message := fmt.Sprintf("what task %s has changed is not known: its last attempt has not ended, or worked outside a git checkout, or git failed (see master.log)", shortID(view.ID))
+		return view, "", &cliError{code: exitFailure, message: message, try: "stint show " + shortID(view.ID)}
 	}
 	if _, err := os.Stat(view.Workspace); err != nil {
 		return view, "", fmt.Errorf("the workspace of task %s cannot be used: %w", shortID(view.ID), err)
@@ -149,14 +139,6 @@ func runGit(ctx context.Context, dir string) checkout.Shell {
 		}
 		return string(out), nil
 	}
-}
-
-// lostTrees adds to an error of git why it may not have what a task has changed.
-func lostTrees(err error) error {
-	if strings.Contains(err.Error(), "bad object") || strings.Contains(err.Error(), "not a tree object") {
-		return &cliError{code: exitFailure, message: fmt.Sprintf("git no longer has these files; it keeps those of the last %d attempts in a repository", checkout.MostRefs)}
-	}
-	return err
 }
 
 // changesLine returns what an attempt has changed, for people; "" if that is not known.

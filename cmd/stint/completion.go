@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,27 +10,7 @@ import (
 
 	"stint/coordinator/api/client"
 	"stint/state"
-	"stint/state/jobs"
 )
-
-// enableCompletion is what to paste, once, for a shell to complete stint from then on.
-var enableCompletion = map[string]string{
-	"bash":       "echo 'source <(stint completion bash)' >>~/.bashrc",
-	"fish":       "echo 'stint completion fish | source' >>~/.config/fish/config.fish",
-	"powershell": "echo 'stint completion powershell | Out-String | Invoke-Expression' >>$PROFILE",
-	"zsh":        "echo 'autoload -U compinit; compinit; source <(stint completion zsh)' >>~/.zshrc",
-}
-
-// completionCommand adds to cobra's command what to do with the scripts that it prints.
-func (a *app) completionCommand(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	c, _, _ := root.Find([]string{"completion"}) // it was just made
-	c.Short = "print a script with which a shell completes commands"
-	c.Long = "Print a script with which a shell completes commands, options and task ids.\nPaste the line of your shell, and open a new one:\n"
-	for _, shell := range slices.Sorted(maps.Keys(enableCompletion)) {
-		c.Long += "\n  " + enableCompletion[shell]
-	}
-}
 
 // completionTime bounds what a press of the tab key may take.
 const completionTime = time.Second
@@ -49,23 +28,6 @@ func (a *app) completeIDs(statuses ...state.Status) cobra.CompletionFunc {
 			out = append(out, short+"\t"+string(views[i].Status)+" "+escapeText(views[i].Title))
 		}
 		return append(out, "@last\tthe newest task"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	}
-}
-
-// completeJobs offers the newest due jobs of that status, or all, for the first argument.
-func (a *app) completeJobs(status string) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
-		defer cancel()
-		list, _ := ask(ctx, a.callRunning, func(cl *client.Client) ([]jobs.Job, error) { // without an answer there is nothing to offer
-			return cl.Jobs(ctx, jobs.Filter{Status: status, Newest: true, Limit: 50})
-		})
-		for _, j := range list {
-			if len(args) == 0 {
-				out = append(out, shortID(j.ID)+"\t"+escapeText(j.Status+" "+j.Action+" "+j.ObjectID))
-			}
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 }
 

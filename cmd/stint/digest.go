@@ -178,14 +178,6 @@ func endedText(d *statedir.Digest) string {
 		}
 	}
 	text := cmp.Or(strings.Join(parts, ", "), "no task ended")
-	if reasons := map[string]int{}; len(d.Failed) > 1 {
-		for _, t := range d.Failed {
-			reasons[cmp.Or(state.Cause(t.Reason, t.Why), "no reason")]++
-		}
-		order := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int { return cmp.Or(reasons[b]-reasons[a], strings.Compare(a, b)) })
-		why := mapped(order, func(r *string) string { return fmt.Sprintf("%d %s", reasons[*r], *r) })
-		text += " (why: " + strings.Join(why, ", ") + ")"
-	}
 	u := &d.Usage
 	text += fmt.Sprintf("; %s, %d tokens in, %d out", count(u.Runs, "run"), u.InputTokens, u.OutputTokens)
 	if u.CostUSD > 0 {

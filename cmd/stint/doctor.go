@@ -28,7 +28,6 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
-	"stint/ledger/tasksfile"
 	"stint/memory"
 	"stint/memory/care"
 	"stint/state"
@@ -67,10 +66,6 @@ func warnIf(is bool, check, text, try string) []finding {
 const (
 	diskLow   = 1 << 30 // bytes
 	diskEmpty = 64 << 20
-
-	inodesLow   = 10_000 // a run takes about ten
-	inodesEmpty = 100
-	filesLow    = 1024
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -93,8 +88,7 @@ func (a *app) examine(ctx context.Context) []finding {
 		return append(list, failed("state directory", healthFail, err))
 	}
 	list = slices.Concat(list, examineState(dir), a.examineMaster(ctx, cfg, dir))
-	found, seq := a.examineLedger(ctx, cfg, dir)
-	list = slices.Concat(list, found, a.examinePostgres(ctx, cfg, dir, seq))
+	list = slices.Concat(list, a.examineLedger(ctx, cfg, dir), a.examinePostgres(ctx, cfg, dir))
 	looks := lookAtCLIs(ctx, cfg)
 	body, _ := a.askAgents(ctx, ownRun() == "") // none: the finding about the master says why
 	names := []string{}                         // of those that are logged in neither here nor for the master: for lastLook
@@ -109,12 +103,6 @@ func (a *app) examine(ctx context.Context) []finding {
 		_ = durable.WriteFile(durable.OS, filepath.Join(dir, loginsName), data) // else the task's run says it
 	}
 	list = slices.Concat(list, examineAgents(cfg, looks), compareAgents(cfg, looks, &body))
-	files := finding{"open files", healthOK, "", ""} // every run needs some
-	var limit unix.Rlimit
-	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) // every system has this one
-	if files.Text = fmt.Sprintf("limit %d", limit.Cur); limit.Cur < filesLow {
-		files.Status, files.Try = healthWarn, "ulimit -n 4096"
-	}
 	if s, err := serviceOf(serviceFormat); err == nil {
 		list = append(list, s.examine(ctx)...)
 	}
@@ -122,14 +110,13 @@ func (a *app) examine(ctx context.Context) []finding {
 	for _, g := range cfg.Governed {
 		list = append(list, examineGoverned(g)...)
 	}
-	if h, err := a.health(ctx); len(cfg.Governed) > 0 && afterReboot() != "" && (err != nil || h.Background) { // else one is there day and night
-		list = append(list, finding{"governed notes", healthWarn, "they are looked after only while a master runs, and one in the background exits when it is idle", "stint service install, or stint serve"})
-	}
 	if cfg.KeepAwake {
 		list = append(list, examineTool(strings.Fields(awakeCommand)[0], "keep_awake has no effect", "install systemd, or stint config set keep_awake false"))
 	}
+	list = append(list, warnIf(cfg.LimitMemory > 0 && cfg.LimitMemory < limitMemoryLow, "limit_memory",
+		"it bounds address space, and programs that run on Node or Bun do not start with so little", "stint config set limit_memory 64GiB, or more, or 0")...)
 	return append(list, examineTool("rg", "memory search falls back to a slower way", "apt install ripgrep, or brew install ripgrep"),
-		examineTool("git", "agents often need it", "apt install git, or brew install git"), files, examineLimits(cfg))
+		examineTool("git", "agents often need it", "apt install git, or brew install git"))
 }
 
 // examineSchedules looks whether the schedules can be read, and whether anything fires them.
@@ -146,8 +133,6 @@ func (a *app) examineSchedules(ctx context.Context, dir string, cfg *Config) []f
 	}
 	if err != nil {
 		f = failed("schedules", healthFail, err)
-	} else if afterReboot() != "" && f.Status == healthOK {
-		f.Status, f.Text, f.Try = healthWarn, f.Text+"; "+afterReboot(), "stint service install"
 	}
 	return []finding{f}
 }
@@ -206,18 +191,11 @@ func examineState(dir string) []finding {
 	}
 	free := fs.Bavail * uint64(fs.Bsize) // the types differ between systems
 	disk := finding{"disk", healthOK, fmt.Sprintf("%d MiB free", free>>20), ""}
-	counted, inodes := fs.Files > 0, uint64(fs.Ffree) // some file systems have as many as there is room for
-	if counted {
-		disk.Text += fmt.Sprintf(", %d of %d inodes", inodes, fs.Files)
-	}
 	switch {
-	case free < diskEmpty || counted && inodes < inodesEmpty:
+	case free < diskEmpty:
 		disk.Status, disk.Try = healthFail, "make room in "+dir
-	case free < diskLow || counted && inodes < inodesLow:
+	case free < diskLow:
 		disk.Status, disk.Try = healthWarn, "make room in "+dir
-	}
-	if counted && inodes < inodesLow {
-		disk.Try = "remove files on the disk of " + dir + ", each of which takes an inode"
 	}
 	return []finding{f, disk}
 }
@@ -252,23 +230,17 @@ func (a *app) examineMaster(ctx context.Context, cfg *Config, dir string) []find
 	)
 }
 
-// examineLedger looks at the ledger as fsck does, and at what stops tasks in it. seq is the newest record.
-func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list []finding, seq uint64) {
+// examineLedger looks at the ledger as fsck does, and at what stops tasks in it.
+func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list []finding) {
 	r, err := statedir.Fsck(ctx, dir, a.workspaceRoot(), a.isLive(ctx))
 	if err != nil {
-		return []finding{failed("ledger", healthFail, err)}, 0
+		return []finding{failed("ledger", healthFail, err)}
 	}
 	for _, f := range r.Faults {
 		list = append(list, finding{"ledger", healthWarn, oneLine(f.String()), "stint fsck"})
 	}
 	if len(list) == 0 {
 		list = []finding{{"ledger", healthOK, count(r.Records, "record") + ", no findings", ""}}
-	}
-	for _, name := range tasksfile.OtherCopies(dir) {
-		list = append(list, finding{
-			"ledger", healthWarn, name + " is not read, only tasks.md and jobs.md are; a sync program may have made this copy of a conflict",
-			"compare it with tasks.md or jobs.md, copy what is missing, and remove it; keep the state directory out of sync folders",
-		})
 	}
 	list = append(list, warnIf(r.Paused, "dispatch", state.Because("it is paused, no task is started", r.PauseWhy), "stint resume")...)
 	file := newAccountsFile(dir)
@@ -293,7 +265,7 @@ func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list 
 		}
 		list = append(list, f)
 	}
-	return list, r.Seq
+	return list
 }
 
 func examineTool(name, without, install string) finding {
@@ -410,24 +382,9 @@ func (l *look) findings(needed bool) []finding {
 // limitMemoryLow is the address space, of which it uses little, that Node reserves.
 const limitMemoryLow = 64 << 30
 
-func examineLimits(cfg *Config) finding {
-	var set []string
-	for _, name := range []string{"limit_cpu", "limit_files", "limit_file_size", "limit_memory", "nice"} {
-		if value := fmt.Sprint(findKey(name).get(cfg)); value != "0" && value != "0s" {
-			set = append(set, name+" "+value)
-		}
-	}
-	f := finding{"limits of runs", healthOK, cmp.Or(strings.Join(set, ", "), "none"), ""}
-	if cfg.LimitMemory > 0 && cfg.LimitMemory < limitMemoryLow {
-		f.Status, f.Try = healthWarn, "limit_memory = 0, or a limit of 64GiB or more"
-		f.Text += "; limit_memory bounds address space, and programs that run on Node or Bun do not start with so little"
-	}
-	return f
-}
-
-// examinePostgres looks at the Postgres mirror, if one is configured. seq is the newest record of the
-// journal. Nothing that is wrong with the mirror is a problem: local work goes on.
-func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq uint64) (list []finding) {
+// examinePostgres looks at the Postgres mirror, if one is configured. Nothing that is wrong with the mirror is a
+// problem: local work goes on.
+func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string) (list []finding) {
 	o, on := postgresOptions(cfg, dir, nil)
 	if !on {
 		return nil
@@ -444,7 +401,7 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq 
 	if failure != nil {
 		list, ours = append(list, failed("postgres", healthWarn, failure)), failure.Error()
 	} else {
-		list = append(list, finding{"postgres", healthOK, describeMirror(&p, seq), ""})
+		list = append(list, finding{"postgres", healthOK, p.Target + " answers; how far the mirror is behind: stint sync status", ""})
 	}
 	list = append(list, warnIf(p.Warning != "", "postgres", p.Warning, "")...)
 	if h, err := a.health(ctx); err == nil { // else the finding about the master says why
@@ -453,33 +410,14 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq 
 	return list
 }
 
-// describeMirror returns where the mirror is and how far.
-func describeMirror(p *postgres.Position, seq uint64) string {
-	if p.Schema == 0 {
-		return p.Target + ", without tables yet; a master makes them"
-	}
-	text := fmt.Sprintf("%s, schema %d", p.Target, p.Schema)
-	switch {
-	case p.StateDir == "":
-		return text + ", nothing of this ledger is in the mirror yet; a master writes it"
-	case p.Seq > seq:
-		return text + fmt.Sprintf(", it has record %d, and the journal ends with %d; the next master writes the mirror again", p.Seq, seq)
-	case p.Seq < seq:
-		return text + fmt.Sprintf(", %s behind; a master writes them, or: stint sync once", count(int(seq-p.Seq), "record"))
-	}
-	return text + ", complete"
-}
-
 // examineMirror looks at what a master says of the mirror, apart from what we have met ourselves.
-func examineMirror(h *task.Health, ours string) (list []finding) {
+func examineMirror(h *task.Health, ours string) []finding {
 	m := h.Postgres
-	switch {
-	case m == nil:
+	if m == nil {
 		return []finding{{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) keeps no mirror: it was started with another configuration", h.PID), restart(h.Background)}}
-	case m.State == task.MirrorFailing && m.LastError != ours:
-		list = append(list, finding{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) cannot use the database: %s", h.PID, oneLine(m.LastError)), restart(h.Background)})
-	case m.State != task.MirrorFailing && m.LastError != "":
-		list = append(list, finding{"postgres", healthOK, "the master's last failure, " + ago(time.Since(m.ErrorAt)) + " ago: " + oneLine(m.LastError), ""})
 	}
-	return append(list, warnIf(len(m.Skipped) > 0, "postgres", "the database did not take "+oneLine(strings.Join(m.Skipped, "; ")), "")...)
+	return slices.Concat(
+		warnIf(m.State == task.MirrorFailing && m.LastError != ours, "postgres", fmt.Sprintf("the master (pid %d) cannot use the database: %s", h.PID, oneLine(m.LastError)), restart(h.Background)),
+		warnIf(len(m.Skipped) > 0, "postgres", "the database did not take "+oneLine(strings.Join(m.Skipped, "; ")), ""),
+	)
 }

@@ -196,11 +196,8 @@ func (a *app) newEditing(dir, ext string, text []byte) (*editing, error) {
 	return &editing{app: a, dir: dir, file: f.Name(), command: "stint edit"}, errors.Join(err, f.Close())
 }
 
-// editDir returns the state directory with an up-to-date tasks.md, if there is an editor.
+// editDir returns the state directory with an up-to-date tasks.md.
 func (a *app) editDir(ctx context.Context) (string, error) {
-	if _, err := chooseEditor(); err != nil {
-		return "", err
-	}
 	dir, err := a.ownState()
 	if err != nil {
 		return "", err
@@ -464,33 +461,19 @@ func splitFindings(now, before []task.Finding) (fresh, old []task.Finding) {
 	return fresh, old
 }
 
-// editors are tried in this order where neither $VISUAL nor $EDITOR is set.
-var editors = []string{"sensible-editor", "nano", "vi"}
-
-// chooseEditor returns the user's editor as a piece of shell: it may have options, as in "code --wait".
-func chooseEditor() (string, error) {
-	if editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR")); editor != "" {
-		return editor, nil
-	}
-	for _, name := range editors {
-		if _, err := exec.LookPath(name); err == nil {
-			return name, nil
-		}
-	}
-	return "", usage("export EDITOR=...", "there is no editor: neither $VISUAL nor $EDITOR is set, and nano and vi are not installed")
-}
+// defaultEditor is the shell's word for the editor where neither $VISUAL nor $EDITOR is set.
+const defaultEditor = "$(command -v sensible-editor || command -v nano || echo vi)"
 
 // openEditor lets the user edit a file. The editor's own output goes to stdout.
 func openEditor(file string, stdout *os.File) error {
-	editor, err := chooseEditor()
-	if err != nil {
-		return err
-	}
+	// A piece of shell: it may have options, as in "code --wait".
+	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), defaultEditor)
 	cmd := exec.Command("/bin/sh", "-c", "trap : INT; "+editor+` "$1"`, "sh", file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, os.Stderr
 	inEditor.Store(true)
 	defer inEditor.Store(false)
-	if err = cmd.Start(); err == nil {
+	err := cmd.Start()
+	if err == nil {
 		// What comes from here on never reaches us, so none of it is left when the editor ends.
 		// Before, the editor would have inherited that.
 		signal.Ignore(os.Interrupt, syscall.SIGQUIT)
@@ -522,10 +505,8 @@ func editorError(message string, failed error) error {
 	return err
 }
 
-// mergeLedgers returns what a person made of base together with what tasks.md has become meanwhile. What was
-// only appended there comes after the person's text. Otherwise it is that file with each section, and each
-// text between two, that the person changed, and at its end those that the person added. The error names what
-// both have changed, or what the person moved, which only the person's text has a place for.
+// mergeLedgers returns what a person made of base together with what tasks.md has become meanwhile: what was only
+// appended there, as a master does it, comes after the person's text. Nobody else's change is merged.
 func mergeLedgers(base, edited, current []byte) ([]byte, error) {
 	if bytes.Equal(current, base) || bytes.Equal(current, edited) {
 		return edited, nil
@@ -533,67 +514,7 @@ func mergeLedgers(base, edited, current []byte) ([]byte, error) {
 	if added, ok := bytes.CutPrefix(current, base); ok && (added[0] == '\n' || len(endLine(base)) == len(base)) {
 		return putBelow(edited, added), nil
 	}
-	order, was := blocksOf(base)
-	names, mine := blocksOf(edited)
-	others, theirs := blocksOf(current)
-	order = slices.DeleteFunc(order, func(name string) bool { return mine[name] == "" })
-	kept := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return was[name] == "" })
-	for i, name := range kept {
-		if name != order[i] {
-			return nil, fmt.Errorf("somebody else has changed the file meanwhile, and you have moved %s above %s", name, order[i])
-		}
-	}
-	var merged []byte
-	for _, name := range others {
-		block := theirs[name]
-		if mine[name] != was[name] {
-			if block != was[name] && block != mine[name] {
-				return nil, fmt.Errorf("somebody else has changed %s meanwhile, and so have you", name)
-			}
-			block = mine[name]
-		}
-		merged = append(merged, block...)
-	}
-	var added []byte
-	for _, name := range names {
-		if _, ok := theirs[name]; ok || mine[name] == was[name] {
-			continue
-		}
-		if was[name] != "" {
-			return nil, fmt.Errorf("somebody else has deleted %s meanwhile, and you have changed it", name)
-		}
-		added = append(added, mine[name]...)
-	}
-	return putBelow(merged, added), nil
-}
-
-// blocksOf splits a ledger into its sections and the texts around them. It returns the
-// names of these blocks in file order, and what they are; none is empty.
-func blocksOf(data []byte) (names []string, blocks map[string]string) {
-	data = endLine(data) // else the last block would run into one that is put below it
-	blocks = map[string]string{}
-	add := func(name string, from, to int64) {
-		if from < to {
-			names, blocks[name] = append(names, name), string(data[from:to])
-		}
-	}
-	above, pos := "the text at the top", int64(0)
-	seen := map[string]int{}
-	for _, s := range ledger.Parse(data).Sections {
-		add(above, pos, s.Off)
-		name := fmt.Sprintf("%s %s", s.Kind, s.ID)
-		if s.Seq > 0 {
-			name += fmt.Sprintf(" (record %d)", s.Seq)
-		}
-		if seen[name]++; seen[name] > 1 {
-			name += fmt.Sprintf(", number %d", seen[name])
-		}
-		pos = s.Off + int64(len(s.Raw))
-		add(name, s.Off, pos)
-		above = "the text below " + name
-	}
-	add(above, pos, int64(len(data)))
-	return names, blocks
+	return nil, errors.New("somebody else has edited the file meanwhile, or a compaction has written it anew")
 }
 
 // putBelow returns text with what another person wrote below it. Words do not follow

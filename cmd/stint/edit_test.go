@@ -11,8 +11,7 @@ import (
 	"stint/ledger/tasksfile"
 )
 
-// TestMergeLedgers: what was appended meanwhile comes after the text; else each section,
-// and each text between two, is that of the side that changed it.
+// TestMergeLedgers: what was appended meanwhile comes after the text; nothing else that others change is merged.
 func TestMergeLedgers(t *testing.T) {
 	const (
 		first  = "## Task a\n- seq: 1\n- prompt: one\n<!-- end 1 -->\n"
@@ -31,30 +30,20 @@ func TestMergeLedgers(t *testing.T) {
 		}
 		return text
 	}
-	windows := func(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") }
 	to := func(pairs ...string) string { return from(base, pairs...) }
 	for name, c := range map[string]struct{ base, edited, now, want, wrong string }{
-		"nobody else":                     {base: base, edited: to("one", "1"), now: base, want: to("one", "1")},
-		"only somebody else":              {base: base, edited: base, now: to("two", "2", "# Tasks\n", "", draft, ""), want: to("two", "2", "# Tasks\n", "", draft, "")},
-		"the same by both":                {base: base, edited: to("one", "1") + added, now: to("one", "1") + added, want: to("one", "1") + added},
-		"appended":                        {base: base, edited: to("three", "3"), now: base + added, want: to("three", "3") + added},
-		"appended by both":                {base: base, edited: base + mine + "no newline", now: base + added, want: base + mine + "no newline\n" + added},
-		"a line appended by them":         {base: base, edited: base + mine, now: base + "a line\n", want: base + mine + "\na line\n"},
-		"all is deleted":                  {base: base, edited: "", now: base + added, want: added},
-		"no newline at the end":           {base: "1\n2", edited: "one\n2", now: "1\n2\n3\n", want: "one\n2\n\n3\n"},
-		"two sections":                    {base: base, edited: to("one", "1"), now: to("two", "2"), want: to("one", "1", "two", "2")},
-		"a section and the text below it": {base: base, edited: to("two", "2"), now: to("a note", "a word"), want: to("two", "2", "a note", "a word")},
-		"deleted by them":                 {base: base, edited: to("one", "1"), now: to(second, ""), want: to("one", "1", second, "")},
-		"deleted by me":                   {base: base, edited: to(first+"\n", ""), now: to("two", "2"), want: to(first+"\n", "", "two", "2")},
-		"added by both":                   {base: base, edited: to(second, mine+second), now: to("two", "2", draft, added+draft), want: to("<!-- end 1 -->\n", "<!-- end 1 -->\n\n", "two", "2", draft, added+draft) + mine},
-		"with a BOM and CRLF":             {base: "\ufeff" + windows(base), edited: "\ufeff" + windows(to("one", "1")), now: "\ufeff" + windows(to("two", "2")), want: "\ufeff" + windows(to("one", "1", "two", "2"))},
+		"nobody else":             {base: base, edited: to("one", "1"), now: base, want: to("one", "1")},
+		"the same by both":        {base: base, edited: to("one", "1") + added, now: to("one", "1") + added, want: to("one", "1") + added},
+		"appended":                {base: base, edited: to("three", "3"), now: base + added, want: to("three", "3") + added},
+		"appended by both":        {base: base, edited: base + mine + "no newline", now: base + added, want: base + mine + "no newline\n" + added},
+		"a line appended by them": {base: base, edited: base + mine, now: base + "a line\n", want: base + mine + "\na line\n"},
+		"all is deleted":          {base: base, edited: "", now: base + added, want: added},
+		"no newline at the end":   {base: "1\n2", edited: "one\n2", now: "1\n2\n3\n", want: "one\n2\n\n3\n"},
 
-		"the same section":          {base: base, edited: to("one", "1"), now: to("one", "uno"), wrong: "changed Task a (record 1)"},
-		"the same note":             {base: base, edited: to("a note", "my note"), now: to("a note", "no note"), wrong: "changed the text below Task b (record 2)"},
-		"deleted, and mine changed": {base: base, edited: to("two", "2"), now: to(second, ""), wrong: "deleted Task b (record 2)"},
-		"changed, and mine deleted": {base: base, edited: to(second, ""), now: to("two", "2"), wrong: "changed Task b (record 2)"},
-		"moved by me":               {base: base, edited: to(first+"\n", "", draft, draft+"\n"+first), now: to("two", "2"), wrong: "moved Task b (record 2) above Task a (record 1)"},
-		"the last line of both":     {base: "1\n2", edited: "one\n2", now: "1\n22\n", wrong: "changed the text at the top"},
+		"another section":       {base: base, edited: to("one", "1"), now: to("two", "2"), wrong: "somebody else has edited the file"},
+		"the same section":      {base: base, edited: to("one", "1"), now: to("one", "uno"), wrong: "somebody else has edited the file"},
+		"the same note":         {base: base, edited: to("a note", "my note"), now: to("a note", "no note"), wrong: "somebody else has edited the file"},
+		"the last line of both": {base: "1\n2", edited: "one\n2", now: "1\n22\n", wrong: "somebody else has edited the file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := mergeLedgers([]byte(c.base), []byte(c.edited), []byte(c.now))
@@ -77,11 +66,12 @@ func TestRebaseTwice(t *testing.T) {
 		t.Helper()
 		put(t, filepath.Join(dir, "tasks.md"), text)
 	}
-	write("## Task a\n## Task b\n")
+	const text = "## Task a\n## Task b\n"
+	write(text)
 	base, err := tasksfile.ReadCopy(t.Context(), nil, dir, ledger.TaskFiles)
 	must(t, err)
 	e := &editing{dir: dir, file: filepath.Join(dir, "copy.md"), base: base, text: []byte("## Task a\n- label: mine\n## Task b\n")}
-	for _, now := range []string{"## Task a\n## Task b\n- label: theirs\n", "## Task a\n## Task b\n- label: theirs\n\nadded\n"} {
+	for _, now := range []string{text + "- label: theirs\n", text + "- label: theirs\n\nadded\n"} {
 		write(now)
 		must(t, e.rebase(t.Context()))
 	}

@@ -80,12 +80,10 @@ func (t *taskEdit) take(ctx context.Context, text []byte) (again bool, err error
 		if err != nil {
 			return false, t.kept(err)
 		}
-		r, findings = t.goodPart(r, section, st.CheckNext)
+		findings = t.check(r, section, st.CheckNext)
 	}
 	if len(findings) > 0 {
-		if again, err := t.choose(ctx, findings, nil, len(r.Fields) > 0); again || err != nil {
-			return again, err
-		}
+		return t.choose(ctx, findings, nil, false)
 	}
 	return false, t.append(ctx, &r)
 }
@@ -132,34 +130,22 @@ func (t *taskEdit) changes(s *ledger.Section) ledger.Record {
 	return r
 }
 
-// goodPart takes from r the fields that cannot be taken over, and says why.
-func (t *taskEdit) goodPart(r ledger.Record, s *ledger.Section, check func(*ledger.Section) error) (ledger.Record, []task.Finding) {
-	var list []task.Finding
-	for len(r.Fields) > 0 {
-		written := ledger.Record{Kind: r.Kind, ID: r.ID, Fields: slices.Clone(r.Fields)}
-		section, err := ledger.Encode(written.Add(ledger.KeyBy, ledger.ByHand))
-		if err == nil {
-			section.Seq = 0 // it has no number yet
-			err = check(section)
-		}
-		if err == nil {
-			break
-		}
-		key, line := "", s.Line
-		if wrong, ok := errors.AsType[*state.RecordError](err); ok {
-			key = wrong.Key
-		}
-		if f := s.Get(key); f != nil {
-			line = s.LineOf(f)
-		}
-		list = append(list, t.finding(line, err.Error()))
-		n := len(r.Fields)
-		r.Fields = slices.DeleteFunc(slices.Clone(r.Fields), func(p ledger.Pair) bool { return p.Key == key || key == "" })
-		if len(r.Fields) == n {
-			r.Fields = nil
-		}
+// check returns the first thing that keeps r, the changes that s has, from being taken over; nil if nothing does.
+func (t *taskEdit) check(r ledger.Record, s *ledger.Section, check func(*ledger.Section) error) []task.Finding {
+	r.Fields = slices.Clone(r.Fields)
+	section, err := ledger.Encode(r.Add(ledger.KeyBy, ledger.ByHand))
+	if err == nil {
+		section.Seq = 0 // it has no number yet
+		err = check(section)
 	}
-	return r, list
+	if err == nil {
+		return nil
+	}
+	line := s.Line
+	if wrong, ok := errors.AsType[*state.RecordError](err); ok && s.Get(wrong.Key) != nil {
+		line = s.LineOf(s.Get(wrong.Key))
+	}
+	return []task.Finding{t.finding(line, err.Error())}
 }
 
 // append puts the changes behind tasks.md as a section by hand.

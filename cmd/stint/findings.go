@@ -134,20 +134,6 @@ func (a *app) warnAccounts(ctx context.Context, views []wire.TaskView) {
 	}
 }
 
-// warnAccountsOf is warnAccounts for the first hundred of some tasks, at which it looks only where
-// an account that was not told of keeps any task from starting.
-func (a *app) warnAccountsOf(ctx context.Context, refs []string) {
-	const most = 100
-	list, _ := a.runningAccounts(ctx) // else it is told the next time
-	if !slices.ContainsFunc(list, func(u state.AccountUse) bool { return u.Why != "" && u.Waiting > 0 && !slices.Contains(a.told, u.Name) }) {
-		return
-	}
-	a.warnAccounts(ctx, mapped(refs[:min(len(refs), most)], func(ref *string) wire.TaskView {
-		v, _ := ask(ctx, a.callRunning, func(c *client.Client) (wire.TaskView, error) { return c.Task(ctx, *ref) }) // one that has gone waits for nothing
-		return v
-	}))
-}
-
 // warnOtherPlace warns on stderr that the session of new tasks had another agent or directory so
 // far: the one remembers nothing of it, and what the agent remembers is about the other.
 func (a *app) warnOtherPlace(ctx context.Context, views []wire.TaskView) {

@@ -139,7 +139,7 @@ func (a *app) repair(ctx context.Context, output string, args []string) error {
 		if v := ledger.Parse(data).Version; v > ledger.FormatVersion {
 			return nil, &cliError{code: exitFailure, message: fmt.Sprintf("%s has format %d, this stint knows formats up to %d", path, v, ledger.FormatVersion), try: "use the newer stint that wrote it"}
 		}
-		repaired, done = statedir.RepairLedger(path, data, a.journalOf(dir, path))
+		repaired, done = statedir.RepairLedger(path, data, journalOf(path))
 		return repaired, nil
 	})
 	if err != nil {
@@ -163,20 +163,16 @@ func (a *app) repair(ctx context.Context, output string, args []string) error {
 	return nil
 }
 
-// journalOf returns the journal that belongs to a ledger file: of the state directory
-// that was named, else the one beside the file; nil if there is none.
-func (a *app) journalOf(dir, path string) []byte {
+// journalOf returns the journal beside a ledger file; nil if there is none.
+func journalOf(path string) []byte {
 	files := ledger.TaskFiles
 	if filepath.Base(path) == ledger.JobFiles.Ledger() {
 		files = ledger.JobFiles
 	}
-	if a.stateOption == "" {
-		if filepath.Base(path) != files.Ledger() {
-			return nil
-		}
-		dir = filepath.Dir(path)
+	if filepath.Base(path) != files.Ledger() {
+		return nil
 	}
-	data, err := journal.ReadJournal(dir, files)
+	data, err := journal.ReadJournal(filepath.Dir(path), files)
 	if err != nil {
 		return nil // then nothing can be taken from it
 	}

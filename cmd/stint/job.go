@@ -17,7 +17,7 @@ import (
 func (a *app) jobCommand() *cobra.Command {
 	return group(command("job", "due jobs: what is to be done with objects of memory, and when", nil, nil),
 		a.noRun(a.jobAddCommand()), a.jobLsCommand(), a.jobShowCommand(), a.noRun(a.jobPullCommand()),
-		a.jobAckCommand(), a.jobFailCommand(), a.jobAct("retry", "ID", "queue a dead letter again, with all its attempts", jobs.DeadLetter,
+		a.jobAckCommand(), a.jobFailCommand(), a.jobAct("retry", "ID", "queue a dead letter again, with all its attempts",
 			func(*cobra.Command, []string) (any, error) { return nil, nil }))
 }
 
@@ -153,7 +153,7 @@ func (a *app) jobShowCommand() *cobra.Command {
 		d.line("changed", localTime(j.UpdatedAt))
 		d.text("last error", j.Reason())
 		return a.print(j, d.String())
-	}, a.completeJobs("")))
+	}))
 }
 
 func (a *app) jobPullCommand() *cobra.Command {
@@ -169,9 +169,8 @@ func (a *app) jobPullCommand() *cobra.Command {
 	return c
 }
 
-// jobAct returns a command that asks for something to be done with a job. It completes the ids of those with
-// that status; body returns what is sent.
-func (a *app) jobAct(act, args, short, status string, body func(c *cobra.Command, args []string) (any, error)) *cobra.Command {
+// jobAct returns a command that asks for something to be done with a job; body returns what is sent.
+func (a *app) jobAct(act, args, short string, body func(c *cobra.Command, args []string) (any, error)) *cobra.Command {
 	n := len(strings.Fields(args))
 	return a.noRun(a.withJSON(a.withIDs(command(act+" [OPTIONS] "+args, short, cobra.ExactArgs(n), func(c *cobra.Command, args []string) error {
 		v, err := body(c, args)
@@ -179,13 +178,13 @@ func (a *app) jobAct(act, args, short, status string, body func(c *cobra.Command
 			return err
 		}
 		return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], act, v) })
-	}, a.completeJobs(status)))))
+	}))))
 }
 
 func (a *app) jobAckCommand() *cobra.Command {
 	var k jobs.Ack
 	next := ""
-	c := a.jobAct("ack", "ID", "acknowledge a pulled job: it has been done", jobs.Running, func(*cobra.Command, []string) (_ any, err error) {
+	c := a.jobAct("ack", "ID", "acknowledge a pulled job: it has been done", func(*cobra.Command, []string) (_ any, err error) {
 		if next != "" {
 			k.NextActionAt, err = laterTime("next", next)
 		}
@@ -204,7 +203,7 @@ func (a *app) jobAckCommand() *cobra.Command {
 func (a *app) jobFailCommand() *cobra.Command {
 	var f jobs.Fail
 	var delay time.Duration
-	c := a.jobAct("fail", "ID ERROR", "report that an attempt at a pulled job failed", jobs.Running, func(c *cobra.Command, args []string) (any, error) {
+	c := a.jobAct("fail", "ID ERROR", "report that an attempt at a pulled job failed", func(c *cobra.Command, args []string) (any, error) {
 		f.Error = args[1]
 		if seconds := int(delay / time.Second); c.Flags().Changed("retry-delay") {
 			f.RetryDelaySec = &seconds

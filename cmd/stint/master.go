@@ -152,16 +152,12 @@ func (a *app) silent(err error) error {
 // silencePace is the time between two looks whether a master that is waited for answers.
 const silencePace = 4 * time.Second
 
-// warnSilence prints on stderr, until stop is called, that the master does not answer any more, and of each account
-// that keeps one of the tasks refs from starting, what ends that; all of it once.
-func (a *app) warnSilence(ctx context.Context, refs ...string) (stop func()) {
+// warnSilence prints on stderr once, until stop is called, that the master does not answer any more.
+func (a *app) warnSilence(ctx context.Context) (stop func()) {
 	one := a.another()
 	return inBackground(ctx, func(ctx context.Context) {
 		for task.Sleep(ctx, silencePace) == nil {
 			if _, err := one.health(ctx); !errors.Is(err, client.ErrSilent) {
-				if len(refs) > 0 {
-					one.warnAccountsOf(ctx, refs)
-				}
 				continue
 			}
 			dir, _ := one.state() // it is known: the master was asked

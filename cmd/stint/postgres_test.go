@@ -9,9 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"stint/coordinator/postgres"
 	"stint/coordinator/task"
 )
 
@@ -192,26 +190,6 @@ func TestAgentsGetNoPostgres(t *testing.T) {
 	}
 }
 
-func TestDescribeMirror(t *testing.T) {
-	for _, c := range []struct {
-		position postgres.Position
-		want     string
-	}{
-		{postgres.Position{}, ", without tables yet; a master makes them"},
-		{postgres.Position{Schema: 2}, ", schema 2, nothing of this ledger is in the mirror yet; a master writes it"},
-		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 7}, ", schema 2, complete"},
-		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 4}, ", schema 2, 3 records behind; a master writes them, or: stint sync once"},
-		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 6}, ", schema 2, 1 record behind; a master writes them, or: stint sync once"},
-		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 0}, ", schema 2, 7 records behind; a master writes them, or: stint sync once"},
-		{postgres.Position{Schema: 2, StateDir: "/s", Seq: 9}, ", schema 2, it has record 9, and the journal ends with 7; the next master writes the mirror again"},
-	} {
-		c.position.Target = "audit at db:5432"
-		if got := describeMirror(&c.position, 7); got != "audit at db:5432"+c.want {
-			t.Errorf("%+v: %s", c.position, got)
-		}
-	}
-}
-
 // What a master says of its mirror is a warning where somebody should do something.
 func TestExamineMirror(t *testing.T) {
 	failing := &task.MirrorStatus{State: task.MirrorFailing, LastError: "no\nsuch role"}
@@ -226,7 +204,6 @@ func TestExamineMirror(t *testing.T) {
 		{"it is not", failing, "", []string{"warning the master (pid 7) cannot use the database: no; such role"}},
 		{"it meets something else", failing, "no such host", []string{"warning the master (pid 7) cannot use the database: no; such role"}},
 		{"it keeps none", nil, "", []string{"warning the master (pid 7) keeps no mirror"}},
-		{"it has failed", &task.MirrorStatus{State: task.MirrorFollowing, LastError: "gone", ErrorAt: time.Now().Add(-time.Hour)}, "", []string{"ok the master's last failure, 1h00m ago: gone"}},
 		{"some are not in it", &task.MirrorStatus{State: task.MirrorFollowing, Skipped: []string{"a: x", "b: y"}}, "", []string{"warning the database did not take a: x; b: y"}},
 	} {
 		got := examineMirror(&task.Health{PID: 7, Postgres: c.status}, c.ours)

@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) restoreCommand() *cobra.Command {
-	var dryRun, yes, force bool
+	var dryRun, yes bool
 	c := command("restore [OPTIONS] FILE", "go back to an earlier copy of tasks.md", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		ctx := c.Context()
 		file, err := filepath.Abs(args[0])
@@ -38,15 +38,10 @@ func (a *app) restoreCommand() *cobra.Command {
 			return err
 		}
 		if len(r.Findings) > 0 {
-			note := ""
-			if force {
-				note = " (left out)"
-			}
-			if a.showFindings(r.Findings, note); !force {
-				return &cliError{
-					code: exitFailure, message: fmt.Sprintf("%s has %s; nothing was restored", r.From, count(len(r.Findings), "finding")),
-					try: "fix it, or leave those sections out with: stint restore --force " + r.From,
-				}
+			a.showFindings(r.Findings, "")
+			return &cliError{
+				code: exitFailure, message: fmt.Sprintf("%s has %s; nothing was restored", r.From, count(len(r.Findings), "finding")),
+				try: "fix it, or leave those sections out with: stint fsck --repair --output NEW " + r.From + ", then stint restore NEW",
 			}
 		}
 		if dryRun && a.json {
@@ -111,7 +106,6 @@ func (a *app) restoreCommand() *cobra.Command {
 	})
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would change, and change nothing")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	c.Flags().BoolVar(&force, "force", false, "leave out what is wrong in FILE instead of refusing it")
 	return a.withJSON(c)
 }
 

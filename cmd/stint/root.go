@@ -96,7 +96,7 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 		for _, build := range commands {
 			root.AddCommand(build(a))
 		}
-		a.completionCommand(root)
+		root.InitDefaultCompletionCmd() // now, so that its text is set too
 		root.AddCommand(a.helpCommand(), a.manCommand())
 	}
 	prepare(root)

@@ -129,7 +129,7 @@ func (a *app) hint(format string, args ...any) {
 // awaitAnswer waits for the end of a task, unless Ctrl-C, prints the answer and returns its exit code.
 func (a *app) awaitAnswer(ctx context.Context, submitted *wire.TaskView) error {
 	id := submitted.ID
-	defer a.warnSilence(ctx, id)()
+	defer a.warnSilence(ctx)()
 	stop := a.startProgress(ctx, id)
 	view, err := a.wait(ctx, id)
 	stop()

@@ -60,7 +60,7 @@ func (a *app) runWait(ctx context.Context, isAny bool, timeout string, refs []st
 	if len(refs) == 1 && !a.json {
 		stop = a.startProgress(ctx, refs[0])
 	}
-	defer a.warnSilence(ctx, refs...)()
+	defer a.warnSilence(ctx)()
 	err := a.waitAll(ctx, isAny, refs, stop)
 	stop()
 	switch {

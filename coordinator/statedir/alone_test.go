@@ -1,29 +1,25 @@
 package statedir
 
 import (
+	"slices"
 	"testing"
 
-	"stint/ledger"
+	"stint/state"
 )
 
-// TestAloneDiffers names the first task or job that is another one.
-func TestAloneDiffers(t *testing.T) {
-	list := func(text string) map[string][]byte {
-		if text == "" {
-			return map[string][]byte{}
+// TestDiffering names, in order, what only one list has, and what each has as another one.
+func TestDiffering(t *testing.T) {
+	list := func(tasks ...state.Task) map[string]state.Task {
+		all := map[string]state.Task{}
+		for _, t := range tasks {
+			all[t.ID] = t
 		}
-		return map[string][]byte{"a": []byte(text)}
+		return all
 	}
-	const queued, running, more = `{"status":"queued"}`, `{"status":"running"}`, `{"status":"queued","x":1}`
-	for want, c := range map[string][2]string{
-		"": {queued, queued},
-		`job a has status "running" in the journal, and "queued" by jobs.md alone`: {queued, running},
-		"job a is only in the journal":                                             {"", queued},
-		"job a is not in the journal":                                              {queued, ""},
-		"job a has more in jobs.md alone than in the journal":                      {more, queued},
-	} {
-		if _, how := aloneDiffers(ledger.JobFiles, list(c[0]), list(c[1])); how != want {
-			t.Errorf("%q; not %q", how, want)
-		}
+	same, queued := state.Task{ID: "a", Prompt: "x"}, state.Task{ID: "b", Status: state.Queued}
+	running, only := state.Task{ID: "b", Status: state.Running}, state.Task{ID: "c"}
+	got := differing(list(same, queued, state.Task{ID: "d"}), list(same, running, only))
+	if want := []string{"b", "c", "d"}; !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/ledger/durable"
-	"stint/ledger/repair"
 	"stint/ledger/tasksfile"
 	"stint/state"
 	"stint/state/explain"
@@ -33,7 +32,7 @@ type Digest struct {
 	Findings   []DigestTask         `json:"findings"`            // of these, those with findings
 	Held       []DigestTask         `json:"held"`                // wait for a person now
 	Accounts   []state.AccountUse   `json:"accounts"`            // on hold, or cooling down, now
-	Journal    string               `json:"journal,omitempty"`   // what is wrong with it; then all this is what tasks.md has
+	Journal    string               `json:"journal,omitempty"`   // what is wrong with it
 	Ledger     []task.Finding       `json:"ledger"`              // what is wrong in tasks.md, or quarantined
 	Paused     bool                 `json:"paused"`              // dispatch is, now
 	PauseWhy   string               `json:"pauseWhy"`            // the reason that was given
@@ -83,15 +82,12 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 	}
 	b, have := newBook(ledger.TaskFiles, queue.BytesReader(data), entries), map[uint64]bool{}
 	st := b.tasks
-	note := func(s *ledger.Section) {
+	found := ledger.CheckJournal(data, func(s *ledger.Section) bool {
 		if at, err := state.ParseTime(s.Value(state.KeyUpdatedAt)); err == nil && at.After(d.LastRecord) && !at.After(now) {
 			// What a compaction has merged is older than its own record, which comes first.
 			d.silence(st, root, at, s.Value(state.KeyReason) == string(state.ClassInterrupted))
 			d.LastRecord = at
 		}
-	}
-	found := ledger.CheckJournal(data, func(s *ledger.Section) bool {
-		note(s)
 		have[s.Seq] = true
 		_ = st.Apply(s) // what the fold refuses has no effect
 		return ctx.Err() == nil
@@ -109,13 +105,7 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 		if data == nil {
 			what = "missing"
 		}
-		d.Journal = fmt.Sprintf("journal.md is %s: %d records of tasks.md are not in it; this is what tasks.md has; to check: stint fsck", what, lost)
-		b = newBook(ledger.TaskFiles, nil, entries)
-		st, d.Gaps, d.LastRecord = b.tasks, []Gap{}, time.Time{}
-		d.Ledger = append(d.Ledger, queue.FindingsOf(repair.CheckFile(ledger.TasksName, snap.Data, func(s *ledger.Section) error {
-			note(s)
-			return b.check(s)
-		}))...)
+		d.Journal = fmt.Sprintf("journal.md is %s: %d records of tasks.md are not in it, and not in this digest; the next master takes them from there; to check: stint fsck", what, lost)
 	}
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)

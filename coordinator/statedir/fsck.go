@@ -280,12 +280,15 @@ func (c *fsck) compare() {
 	maps.DeleteFunc(got, func(id string, _ state.Task) bool { _, isArchived := c.book.fold.Archived(id); return isArchived })
 	if err = errors.Join(err, werr); err != nil {
 		c.fault(KindDiffers, task.Finding{File: name, Message: err.Error()})
-	} else if id, how := aloneDiffers(c.files, texts(got), texts(want)); id != "" {
-		line := 0
-		if k := slices.IndexFunc(doc.Sections, func(s ledger.Section) bool { return s.Name() == string(c.files.Kind())+" "+id }); k >= 0 {
+	} else if ids := differing(got, want); len(ids) > 0 {
+		line, section := 0, string(c.files.Kind())+" "+ids[0]
+		if k := slices.IndexFunc(doc.Sections, func(s ledger.Section) bool { return s.Name() == section }); k >= 0 {
 			line = doc.Sections[k].Line
 		}
-		c.fault(KindDiffers, task.Finding{File: name, Line: line, Message: how + "; the journal counts, and stint compact-tasks writes the section anew from it"})
+		c.fault(KindDiffers, task.Finding{
+			File: name, Line: line,
+			Message: section + " is not what the journal has; the journal counts, and stint compact-tasks writes the section anew from it",
+		})
 	}
 }
 
@@ -314,44 +317,13 @@ func Preview(dir string, files ledger.Files, text []byte) (task.Reconciled, []le
 	return b.preview(dir, data, text)
 }
 
-// aloneDiffers returns the first task or job that its file alone, got, makes another than the journal does, want, and how; "" if
-// there is none.
-func aloneDiffers(files ledger.Files, got, want map[string][]byte) (id, how string) {
-	all := maps.Clone(got)
-	maps.Copy(all, want)
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		if how := difference(files.Ledger(), got[id], want[id]); how != "" {
-			return id, strings.ToLower(string(files.Kind())) + " " + id + " " + how
-		}
-	}
-	return "", ""
-}
-
-// difference says what a file alone has of a task or job otherwise than the journal; nil is one that does not have it.
-func difference(file string, alone, journal []byte) string {
-	switch {
-	case bytes.Equal(alone, journal):
-		return ""
-	case alone == nil:
-		return "is only in the journal"
-	case journal == nil:
-		return "is not in the journal"
-	}
-	var a, b map[string]json.RawMessage
-	_, _ = json.Unmarshal(alone, &a), json.Unmarshal(journal, &b)                    // they were made from tasks
-	for _, key := range append([]string{"status"}, slices.Sorted(maps.Keys(b))...) { // what matters most first
-		if !bytes.Equal(a[key], b[key]) {
-			return fmt.Sprintf("has %s %s in the journal, and %s by %s alone", key, b[key], cmp.Or(string(a[key]), "none"), file)
-		}
-	}
-	return "has more in " + file + " alone than in the journal"
-}
-
-// texts returns tasks, or jobs as such, as JSON, by id.
-func texts(list map[string]state.Task) map[string][]byte {
-	all := make(map[string][]byte, len(list))
-	for id, t := range list {
-		all[id], _ = json.Marshal(t) // it has nothing that JSON cannot hold
-	}
-	return all
+// differing returns, in order, the ids of the tasks, or jobs as such, that only one of the two has, or another one.
+func differing(a, b map[string]state.Task) []string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(id string) bool {
+		one, _ := json.Marshal(a[id]) // it has nothing that JSON cannot hold
+		other, _ := json.Marshal(b[id])
+		return bytes.Equal(one, other)
+	})
 }

@@ -1,14 +1,10 @@
 package statedir
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/schedule/due"
@@ -50,24 +46,15 @@ func ReadRestore(dir, path string) (*RestorePlan, error) {
 	refuse := func(hint, format string, args ...any) (*RestorePlan, error) {
 		return nil, task.Invalid(hint, path+" "+format, args...)
 	}
-	fi, err := os.Stat(path)
+	data, err := journal.ReadLedger(path)
 	if err != nil {
-		return refuse("name a copy of "+ledger.TasksName, "cannot be read: %v", errors.Unwrap(err))
+		return nil, task.Invalid("name a copy of "+ledger.TasksName, "cannot read the copy: %v", err)
 	}
-	if !fi.Mode().IsRegular() {
-		return refuse("name a copy of "+ledger.TasksName, "is not a regular file")
-	}
+	fi, _ := os.Stat(path) // it was just read
 	for _, files := range []ledger.Files{ledger.TaskFiles, ledger.JobFiles} {
 		if own, err := os.Stat(filepath.Join(dir, files.Ledger())); err == nil && os.SameFile(fi, own) {
 			return refuse("name a copy of it; what is in "+files.Ledger()+" itself counts already", "is the ledger itself")
 		}
-	}
-	data, err := journal.ReadLedger(path)
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		return refuse("chmod u+r "+path, "cannot be read: %v", err)
-	case err != nil:
-		return refuse("name a copy of "+ledger.TasksName, "cannot be read: %v", err)
 	}
 	if ledger.IsJournal(data) {
 		return refuse("name a copy of "+ledger.TasksName, "is a journal and not a ledger, as its first line says")
@@ -101,15 +88,14 @@ func (p *RestorePlan) Compare(dir string) (*Restoration, error) {
 	if err != nil {
 		return nil, err
 	}
-	is, was, all := texts(now), texts(p.tasks), maps.Clone(now)
-	maps.Copy(all, p.tasks)
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		switch then := p.tasks[id]; {
-		case was[id] == nil:
-			r.Gone = append(r.Gone, now[id])
-		case is[id] == nil:
+	for _, id := range differing(now, p.tasks) {
+		then, isThere := p.tasks[id]
+		switch is, isNow := now[id]; {
+		case !isThere:
+			r.Gone = append(r.Gone, is)
+		case !isNow:
 			r.Back = append(r.Back, then)
-		case !bytes.Equal(is[id], was[id]):
+		default:
 			r.Changed = append(r.Changed, then)
 		}
 	}
