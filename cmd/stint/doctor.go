@@ -379,8 +379,8 @@ func examineAgents(cfg *Config, looks []look) (list []finding) {
 		list = append(list, l.findings(needed)...)
 	}
 	if demo {
-		text, help := noCLI()
-		list = append(list, finding{"agents", healthWarn, text + ": only the built-in demo agent can work", help})
+		first, none := agentKinds[0], "neither "+strings.Join(cliNames, " nor ")+" is installed"
+		list = append(list, finding{"agents", healthWarn, none + ": only the built-in demo agent can work", first.Tested.Install + " && " + loginCommand(first.Name)})
 	}
 	return list
 }
