@@ -276,26 +276,6 @@ func (a *app) noteDemo(specs []task.TaskSpec, views []wire.TaskView) {
 	}
 }
 
-// isNew reports whether an agent has tasks among views, and had none before.
-func (a *app) isNew(ctx context.Context, name string, views []wire.TaskView) bool {
-	own := len(slices.DeleteFunc(slices.Clone(views), func(v wire.TaskView) bool { return v.Agent != name }))
-	all, err := a.listRunning(ctx, state.Filter{Agent: name, Limit: own + 1})
-	return err == nil && own > 0 && len(all) <= own
-}
-
-// warnLimits prints what agents lack as they are configured, before the first task of each.
-func (a *app) warnLimits(ctx context.Context, views []wire.TaskView) {
-	cfg, _ := a.base() // it is known: a master was asked
-	for _, name := range cliNames {
-		if !slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Agent == name }) {
-			continue // an adapter takes its time
-		}
-		if lacks := adapterOf(cfg, name, "").CLI().Lacks; lacks != "" && a.isNew(ctx, name, views) {
-			a.hint("stint: %s\n", lacks)
-		}
-	}
-}
-
 // A master in the background keeps the environment of the shell that happened to start it. So a task records
 // what the tools of its own shell need, as its user's call has it: PATH, and variables without secrets.
 // Agents' programs are looked for in that PATH too, which is why nothing of the kind is accepted from a run.

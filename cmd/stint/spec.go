@@ -124,7 +124,6 @@ func (a *app) runTasks(c *cobra.Command, o *taskOptions, specs []task.TaskSpec, 
 			}
 		}
 	}
-	a.warnLimits(ctx, views)
 	a.warnOtherPlace(ctx, views)
 	defer a.warnFindings(ctx)
 	first, ids := &views[0], idsOf(views)
