@@ -307,22 +307,10 @@ func findKey(name string) *key { return find(keys, func(k *key) bool { return k.
 // keyInFile returns the key that the file has under that name, nil if there is none.
 func keyInFile(name string) *key { return find(keys, func(k *key) bool { return k.inFile() == name }) }
 
-// nearestKey returns the key that name was probably meant to be, in the same section; "" if there is none.
+// nearestKey returns the key that name was probably meant to be; "" if there is none.
 func nearestKey(name string) string {
-	section, _ := cutSection(name)
-	bare := func(s string) string { return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s)) }
-	if k := find(keys, func(k *key) bool { return bare(k.inFile()) == bare(name) }); k != nil {
-		return k.inFile() // maxWorkers
-	}
-	var known []string
-	for _, k := range keys {
-		for _, full := range []string{k.inFile(), k.section} {
-			if in, short := cutSection(full); in == section && short != "" {
-				known = append(known, full)
-			}
-		}
-	}
-	return state.Nearest(name, known)
+	known := mapped(keys, func(k *key) string { return k.inFile() })
+	return cmp.Or(state.Nearest(name, known), state.Nearest(task.WithUnderscores(name), known))
 }
 
 func cutSection(name string) (section, short string) {

@@ -110,14 +110,8 @@ func shownBlock(b any) (list []shownKey) {
 func (a *app) configSetCommand() *cobra.Command {
 	return command("set KEY VALUE", "set a key in the configuration file", cobra.ExactArgs(2), func(c *cobra.Command, args []string) error {
 		k, value := keyInFile(args[0]), args[1]
-		switch section, _ := cutSection(args[0]); {
-		case k != nil:
-		case meansStateDir(args[0]):
-			return usage("stint ls --state-dir /PATH", "the state directory is no setting of the file; export STINT_STATE_DIR, or use --state-dir")
-		case section == "notify" || section == "governed": // a file has several blocks of it
-			return usage("stint config edit", "%q is set in a [[%s]] block; edit the file", clip(args[0], 40), section)
-		default:
-			try := "stint config show"
+		if k == nil {
+			try := "stint config show, or for what stands in a block: stint config edit"
 			if near := nearestKey(args[0]); near != "" {
 				try = "stint config set " + near + " " + state.ShellQuote(value)
 			}
@@ -152,11 +146,6 @@ func (a *app) configSetCommand() *cobra.Command {
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
-}
-
-// meansStateDir reports whether a key is meant to be the state directory.
-func meansStateDir(name string) bool {
-	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name)) == "statedir"
 }
 
 func (a *app) configEditCommand() *cobra.Command {

@@ -245,17 +245,11 @@ func (f *fileReader) values(t map[string]toml.Primitive, prefix string, s *secti
 func (f *fileReader) value(p toml.Primitive, name string, s *section) {
 	k, line := keyInFile(name), f.line(p)
 	if k == nil {
-		switch other, near := findKey(name), nearestKey(name); {
-		case other != nil:
-			_, short := cutSection(other.inFile())
-			f.wrong(line, "unknown key %q; write [%s], and below that %s", name, other.section, short)
-		case meansStateDir(name):
-			f.wrong(line, "%s is not set here; use --state-dir, or export STINT_STATE_DIR", name)
-		case near != "":
-			f.wrong(line, "unknown key %q; did you mean %s?", name, near)
-		default:
-			f.wrong(line, "unknown key %q", name)
+		meant := ""
+		if near := nearestKey(name); near != "" {
+			meant = "; did you mean " + near + "?"
 		}
+		f.wrong(line, "unknown key %q%s", name, meant)
 		return
 	}
 	var data any
