@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -17,7 +16,6 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/notify"
 	"stint/ledger/durable"
 	"stint/ledger/lock"
 	"stint/state"
@@ -26,38 +24,21 @@ import (
 func (a *app) configCommand() *cobra.Command {
 	var origins bool
 	var dir string
-	show := command("show [OPTIONS]", "print every setting, and where it came from", cobra.NoArgs, func(*cobra.Command, []string) error {
+	show := command("show [OPTIONS]", "print every key, and where its value came from", cobra.NoArgs, func(*cobra.Command, []string) error {
 		_, cfg, err := a.inWorkspace(dir)
 		if err != nil {
 			return err
 		}
-		var list []shownKey
-		text := ""
-		add := func(head, prefix string, keys []shownKey) {
-			text += head
-			for _, k := range keys {
-				line := k.Key + " = " + tomlText(k.Value)
-				if origins && head == "" {
-					line = pad(line, 36) + "  # " + k.Origin
-				}
-				text += line + "\n"
-				k.Key = prefix + k.Key
-				list = append(list, k)
-			}
-		}
-		add("", "", cfg.shown())
-		for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
-			add("[queue."+tomlText(name)+"]\n", "queue."+name+".", []shownKey{{"max", cfg.QueueMax[name], "file"}})
-		}
-		for i, b := range cfg.Notify {
-			b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)
-			add("[[notify]]\n", fmt.Sprintf("notify.%d.", i), shownBlock(&b))
-		}
-		for i := range cfg.Governed {
-			add("[[governed]]\n", fmt.Sprintf("governed.%d.", i), shownBlock(&cfg.Governed[i]))
-		}
+		list, text := cfg.shown(), ""
 		if a.json {
 			return printEach(a.stdout, list)
+		}
+		for _, k := range list {
+			line := k.Key + " = " + tomlText(k.Value)
+			if origins {
+				line = pad(line, 36) + "  # " + k.Origin
+			}
+			text += line + "\n"
 		}
 		if origins {
 			a.hint("stint: the file is %s\n", cfg.file)
@@ -94,17 +75,6 @@ func (c *Config) shown() []shownKey {
 		}
 		return shownKey{k.inFile(), value, c.origins[k.name].where}
 	})
-}
-
-// shownBlock returns the settings of a block.
-func shownBlock(b any) (list []shownKey) {
-	names, fields := blockFields(b)
-	for _, name := range names {
-		if v := reflect.ValueOf(fields[name]).Elem(); !v.IsZero() {
-			list = append(list, shownKey{name, v.Interface(), "file"})
-		}
-	}
-	return list
 }
 
 func (a *app) configSetCommand() *cobra.Command {

@@ -113,14 +113,19 @@ func (a *app) cronSpec(c *cobra.Command, o *taskOptions, s *schedule.Schedule, a
 
 // scheduleBlock writes a schedule as a [[schedule]] block.
 func scheduleBlock(s *schedule.Schedule) string {
-	text, list, spec := "[[schedule]]\n", shownBlock(s), task.Fields(&s.Spec)
-	for _, name := range slices.Sorted(maps.Keys(spec)) {
-		if v := reflect.ValueOf(spec[name]).Elem(); !v.IsZero() {
-			list = append(list, shownKey{Key: task.WithUnderscores(name), Value: v.Interface()})
+	text := "[[schedule]]\n"
+	add := func(name string, field any) {
+		if v := reflect.ValueOf(field).Elem(); !v.IsZero() {
+			text += name + " = " + tomlText(v.Interface()) + "\n"
 		}
 	}
-	for _, k := range list {
-		text += k.Key + " = " + tomlText(k.Value) + "\n"
+	names, fields := blockFields(s)
+	for _, name := range names {
+		add(name, fields[name])
+	}
+	spec := task.Fields(&s.Spec)
+	for _, name := range slices.Sorted(maps.Keys(spec)) {
+		add(task.WithUnderscores(name), spec[name])
 	}
 	return text
 }

@@ -52,14 +52,14 @@ func (b *Block) Destinations(env []string, read func(path string) (string, error
 		}
 		return run(ctx, append(slices.Clone(env), "PATH="+task.SafePath(env, "")), e, "/bin/sh", append([]string{"-c", `exec "$@"`, "sh"}, notifier...)...)
 	})
-	add(b.Webhook != "", "webhook "+Redact(b.Webhook), func(ctx context.Context, e *Event) error {
+	add(b.Webhook != "", "webhook "+redactURL(b.Webhook), func(ctx context.Context, e *Event) error {
 		body, err := json.Marshal(e)
 		if err != nil {
 			return err
 		}
 		return post(ctx, b.Webhook, body, jsonBody)
 	})
-	add(b.Ntfy != "", "ntfy "+Redact(b.Ntfy), func(ctx context.Context, e *Event) error {
+	add(b.Ntfy != "", "ntfy "+redactURL(b.Ntfy), func(ctx context.Context, e *Event) error {
 		priority := "default"
 		if e.Event != Done && slices.Contains(Usual(), e.Event) {
 			priority = "high"
