@@ -291,21 +291,11 @@ func (m *master) logger() *slog.Logger {
 func (m *master) open(ctx context.Context) (c *coordinator.Coordinator, err error) {
 	config := m.coordinatorConfig(ctx)
 	open := func() (*coordinator.Coordinator, error) { return coordinator.Open(config) }
-	err = m.claim(ctx, func() (err error) {
-		c, err = interruptibly(lateBy(ctx, openGrace), "interrupted while the ledger was read", open)
+	err = m.claim(ctx, func() (err error) { // a master that is interrupted meanwhile ends as if killed
+		c, err = interruptibly(ctx, "interrupted while the ledger was read", open)
 		return err
 	})
 	return c, err
-}
-
-// openGrace is how long a master may go on opening the ledger after a signal. Then it ends as if killed.
-const openGrace = time.Second
-
-// lateBy returns a context that ends a while after ctx.
-func lateBy(ctx context.Context, while time.Duration) context.Context {
-	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() { time.AfterFunc(while, func() { cancel(context.Cause(ctx)) }) })
-	return late
 }
 
 // claim does what needs the lock, once that is free: a master in the background is asked to end after its runs.
