@@ -655,11 +655,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator, leased *s
 	openPage := func() error {
 		if m.cfg.HTTP == httpOff {
 			o := m.cfg.origins["http"]
-			if o.layer == layerFile {
-				o.where = filepath.Join(filepath.Dir(m.cfg.file), o.where)
-			}
-			tries := map[layer]string{layerEnv: "unset " + o.where + ", and start the master anew", layerFlag: "stint serve, without --http"}
-			return task.Conflict(cmp.Or(tries[o.layer], "stint config set http "+findKey("http").def), "http is off (%s), so no port is opened for the page", o.where)
+			return task.Conflict("set http anew there, then: stint serve --stop", "http is off (%s), so no port is opened for the page", o.where)
 		}
 		addr := anyPort
 		if m.background {
