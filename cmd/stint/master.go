@@ -53,12 +53,6 @@ func (a *app) call(ctx context.Context, request func(*client.Client) error) erro
 				continue
 			}
 		}
-		var refused *task.Error
-		if n := a.notice(); errors.As(err, &refused) && strings.HasSuffix(refused.Field, "allow") && n != nil && a.isStale(n) {
-			if h, herr := a.health(ctx); herr == nil {
-				return &cliError{code: exitUsage, message: fmt.Sprintf("%s; the master (pid %d) %s", refused.Message, h.PID, a.staleText(&h)), try: restart(h.Background)}
-			}
-		}
 		if !isPassing(err) || time.Now().After(deadline) {
 			return err
 		}
