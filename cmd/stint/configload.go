@@ -439,15 +439,11 @@ func (k kind) text(data any) (string, bool) {
 	if !isList {
 		return fmt.Sprint(data), slices.Contains(kindTypes[k], reflect.ValueOf(data).Kind())
 	}
-	between, end := ",", ""
-	if k == kindPaths {
-		between, end = "\n", "\n"
-	}
 	parts := make([]string, len(list))
 	for i, e := range list {
 		if parts[i], isList = e.(string); !isList {
 			return "", false
 		}
 	}
-	return strings.Join(parts, between) + end, k == kindList || k == kindPaths
+	return strings.Join(parts, ","), k == kindList
 }

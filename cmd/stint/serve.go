@@ -141,7 +141,7 @@ func (v *keyValue) Set(s string) error { v.text = s; return nil }
 func (v *keyValue) Type() string { return cmp.Or(v.word, kindWords[v.kind], "value") }
 
 var kindWords = map[kind]string{
-	kindNumber: "number", kindDuration: "duration", kindSize: "size", kindList: "list", kindPaths: "list", kindBool: "bool",
+	kindNumber: "number", kindDuration: "duration", kindSize: "size", kindList: "list", kindBool: "bool",
 }
 
 // A master is one run of `stint serve`.
