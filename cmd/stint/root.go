@@ -169,11 +169,6 @@ func prepare(c *cobra.Command) {
 				return nil
 			}
 			try := cmd.CommandPath() + " --help"
-			if n := len(args); n > 0 {
-				if key, value, ok := strings.Cut(args[n-1], "="); ok && check(cmd, append(slices.Clone(args[:n-1]), key, value)) == nil {
-					try = cmd.CommandPath() + " " + key + " " + value
-				}
-			}
 			if len(args) == 0 || check(cmd, append(slices.Clone(args), "more")) == nil {
 				return usage(try, "an argument is missing: %s", cmd.UseLine())
 			}
