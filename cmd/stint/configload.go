@@ -67,6 +67,13 @@ func loadConfig(src configSource) (*Config, error) {
 			}
 		}
 	}
+	// The URL and the file that has it overrule each other as the layers do.
+	switch url, file := c.origins["postgres_url"].layer, c.origins["postgres_url_file"].layer; {
+	case url > file && c.PostgresURL != "":
+		c.PostgresURLFile = ""
+	case file > url && c.PostgresURLFile != "":
+		c.PostgresURL = ""
+	}
 	if err := c.check(); err != nil {
 		return nil, badConfig(src.file, err)
 	}

@@ -77,6 +77,27 @@ func TestPostgresSectionErrors(t *testing.T) {
 	}
 }
 
+// TestPostgresURLOverrulesItsFile: of the URL and its file, the one of the higher layer
+// counts; an empty one turns it off.
+func TestPostgresURLOverrulesItsFile(t *testing.T) {
+	const inFile = "[postgres]\nurl_file = \"/secret\"\n"
+	for _, c := range []struct {
+		file      string
+		env, flag map[string]string
+		url, path string
+	}{
+		{inFile, map[string]string{"STINT_POSTGRES_URL": "postgres:///x"}, nil, "postgres:///x", ""},
+		{"[postgres]\nurl = \"postgres:///x\"\n", nil, map[string]string{"postgres_url_file": "/other"}, "", "/other"},
+		{inFile, map[string]string{"STINT_POSTGRES_URL_FILE": ""}, nil, "", ""},
+		{inFile, map[string]string{"STINT_POSTGRES_URL": ""}, nil, "", "/secret"},
+	} {
+		got := mustLoad(t, c.file, c.env, c.flag)
+		if got.PostgresURL != c.url || got.PostgresURLFile != c.path {
+			t.Errorf("%q, %q, %q: %q, %q", c.file, c.env, c.flag, got.PostgresURL, got.PostgresURLFile)
+		}
+	}
+}
+
 // No error about the file shows what it has.
 func TestConfigErrorsHoldNoPassword(t *testing.T) {
 	url := "postgres://ana:" + postgresCanary + "@db.example/x"
