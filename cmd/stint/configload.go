@@ -109,19 +109,15 @@ func (c *Config) digest() string {
 // forClients are the settings that the master does not read.
 var forClients = []string{"workspace_root", "auto_start", "agent"}
 
-// masterSettings returns the settings that a master has from its environment or its options, each with a digest of the value,
-// and same those whose values the file, or the default, has too. What may be secret is left out.
-func (c *Config) masterSettings() (list, same []string) {
-	file, err := readConfig(c.file, nil)
+// masterSettings returns the settings that a master has from its environment or its options, each with a digest of the value.
+// What may be secret is left out.
+func (c *Config) masterSettings() (list []string) {
 	for i := range keys {
 		if k := &keys[i]; c.origins[k.name].layer >= layerEnv && k.redact == nil && !slices.Contains(forClients, k.name) {
 			list = append(list, fmt.Sprintf("%s=%.4x", k.env(), sha256.Sum256(fmt.Append(nil, k.get(c)))))
-			if err == nil && reflect.DeepEqual(k.get(c), k.get(file)) {
-				same = append(same, list[len(list)-1])
-			}
 		}
 	}
-	return list, same
+	return list
 }
 
 // forWorkspace returns the configuration of tasks in dir, with the section of the longest path around it.

@@ -682,8 +682,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator, leased *s
 		})
 		return nil
 	}
-	given, _ := m.cfg.masterSettings()
-	server = api.NewServer(roomsOf(c, schedules, room, instances, m.cfg.Governed, m.shared), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage, Line: taskLine, Table: writeTasks})
+	server = api.NewServer(roomsOf(c, schedules, room, instances, m.cfg.Governed, m.shared), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, m.cfg.masterSettings()...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage, Line: taskLine, Table: writeTasks})
 	if m.wantsHTTP() {
 		answer := openHTTP()
 		ports.Go(func() { serveHTTP(serving, answer, openHTTP, func(err error) { noteHTTP("", err) }) })
