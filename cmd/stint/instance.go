@@ -89,23 +89,20 @@ func (a *app) aboutInstance(use, short string, n int, request func(args []string
 	}, a.completeInstances))
 }
 
-// instanceAct returns a command that does something with instances now. The error is that of the first one that failed.
+// instanceAct returns a command that does something with instances now, until one fails.
 func (a *app) instanceAct(act, short string) *cobra.Command {
 	repair := false
-	c := a.noRun(a.withJSON(command(act+" [OPTIONS] ID…", short, cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) (failed error) {
+	c := a.noRun(a.withJSON(command(act+" [OPTIONS] ID…", short, cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
 		for _, id := range args {
 			out, err := fromMaster[wire.DetailBody](a, c, http.MethodPost, instancePath(id)+"/"+act+"?repair="+strconv.FormatBool(repair), nil)
 			if err == nil {
 				err = a.print(out, id+": "+oneLine(out.Detail))
-			} else if failed != nil {
-				message, _ := explain(err)
-				a.hint("stint: %s\n", message)
 			}
-			if failed == nil {
-				failed = err
+			if err != nil {
+				return err
 			}
 		}
-		return failed
+		return nil
 	}, a.completeInstances)))
 	if act == "sync" {
 		c.Flags().BoolVar(&repair, "repair", false, "correct what differs, and restart the service then")
