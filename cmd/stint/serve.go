@@ -241,8 +241,8 @@ const (
 	hurryLimit = 3 * time.Second  // for all, after the second signal
 )
 
-// signals returns a context that the first signal ends; the second one ends the runs at once. Soon after that, at the third one,
-// or if all takes too long, the program ends whatever hangs; the gates then end the agents, as when it is killed. A worker
+// signals returns a context that the first signal ends; the second one ends the runs at once. Soon after that, or if all takes
+// too long, the program ends whatever hangs; the gates then end the agents, as when it is killed. A worker
 // lets its runs end for as long as they take, so it has one signal more.
 func (m *master) signals(ctx context.Context, opened *atomic.Pointer[coordinator.Coordinator]) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -263,10 +263,7 @@ func (m *master) signals(ctx context.Context, opened *atomic.Pointer[coordinator
 			if c := opened.Load(); c != nil {
 				c.StopNow()
 			}
-			select {
-			case <-signals:
-			case <-time.After(hurryLimit):
-			}
+			time.Sleep(hurryLimit)
 		case <-time.After(queue.EndLimit(m.cfg.Grace) + closeLimit):
 		}
 		m.log.Warn("stopped at once: the next master looks after what is left")
