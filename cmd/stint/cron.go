@@ -41,12 +41,8 @@ func (a *app) cronAddCommand() *cobra.Command {
 			return err
 		}
 		if err := changeText(c.Context(), file.path, func(text []byte) ([]byte, error) {
-			list, err := file.parse(text)
-			if err != nil {
+			if _, err := file.parse(text); err != nil {
 				return nil, usage("correct it there first", "%s", file.located(err))
-			}
-			if i := slices.IndexFunc(list, func(old schedule.Schedule) bool { return old.Name == s.Name }); i >= 0 {
-				return nil, usage("another name, or first: stint cron rm "+s.Name, "there is a schedule %s already, at %s", s.Name, list[i].Origin)
 			}
 			text = bytes.TrimLeft(slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n\n"+scheduleBlock(s))), "\n")
 			if _, err := file.parse(text); err != nil { // its line is in no file yet
