@@ -146,10 +146,6 @@ func checkOutside(state, workspace string) error {
 	if !task.IsBelow(state, workspace) {
 		return nil
 	}
-	try := "stint task -C ANOTHER ..., or --allow-state-in-workspace"
-	if home, err := os.UserHomeDir(); err == nil && task.WithoutLinks(home) == task.WithoutLinks(workspace) {
-		try = "stint task -C DIRECTORY ...; for a repository of dotfiles work in a clone: git clone ~ ~/dotfiles && stint task -C ~/dotfiles ..."
-	}
-	return usage(try,
+	return usage("stint task -C ANOTHER ..., or --allow-state-in-workspace",
 		"the state directory %s lies inside the workspace %s, where the agent could write tasks of its own", state, workspace)
 }
