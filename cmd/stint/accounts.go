@@ -211,19 +211,10 @@ func (f *stateFile[T]) located(err error) string {
 
 type accountsFile struct{ stateFile[account] }
 
-// maxAccounts is how long accounts.toml may be: it is read before each start of a task.
-const maxAccounts = 256 << 10
-
 func newAccountsFile(stateDir string) *accountsFile {
 	f := &accountsFile{}
-	f.path = filepath.Join(stateDir, accountsName)
+	f.path, f.parse = filepath.Join(stateDir, accountsName), parseAccounts
 	f.try = "correct it there; until then a master that has read it before uses that, and any other starts no task"
-	f.parse = func(text []byte) ([]account, error) {
-		if len(text) > maxAccounts {
-			return nil, fmt.Errorf("%s has more than %d bytes", accountsName, maxAccounts)
-		}
-		return parseAccounts(text)
-	}
 	return f
 }
 

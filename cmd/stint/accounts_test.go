@@ -107,10 +107,6 @@ func TestAccountsFile(t *testing.T) {
 	if _, err := f.read(); err == nil || f.find("x") == nil {
 		t.Errorf("empty: %v", err)
 	}
-	put("#" + strings.Repeat("x", maxAccounts))
-	if _, err := f.read(); err == nil || f.find("x") == nil {
-		t.Errorf("too long: %v", err)
-	}
 	put("[account.yy]\ntool = \"demo\"\n")
 	if _, err := f.read(); err != nil || f.find("x") != nil || f.find("yy") == nil {
 		t.Errorf("corrected: %v", err)
