@@ -63,11 +63,8 @@ func (f *accountFlags) values(c *cobra.Command) (map[string]string, error) {
 	f.env = map[string]string{}
 	for _, kv := range f.variables {
 		name, value, ok := strings.Cut(kv, "=")
-		switch {
-		case !ok:
-			return nil, usage("stint account add --env KEY=VALUE", "--env %s is not KEY=VALUE", clip(name, 40))
-		case !variableName().MatchString(name):
-			return nil, usage("stint account add --env KEY=VALUE", "--env: %q cannot be the name of a variable", clip(name, 40))
+		if !ok || !variableName().MatchString(name) {
+			return nil, usage("stint account add --env KEY=VALUE", "--env %s is not KEY=VALUE, with the name of a variable before the =", clip(name, 40))
 		}
 		f.env[name] = value
 	}

@@ -71,8 +71,6 @@ func (a *account) check(given map[string]toml.Primitive, before []account) (key 
 	switch {
 	case !accountID().MatchString(a.ID):
 		return "", fmt.Errorf("%q cannot be the id of an account: use letters, digits, dashes and underscores", a.ID)
-	case a.Tool == "":
-		return "tool", fmt.Errorf("tool is missing; it has to be one of %s", strings.Join(agentNames, ", "))
 	case kind == nil:
 		return "tool", fmt.Errorf("tool is %q; it has to be one of %s", a.Tool, strings.Join(agentNames, ", "))
 	case findKind(a.ID) != nil && !a.isDefault():
