@@ -209,7 +209,7 @@ func (a *app) cronRmCommand() *cobra.Command {
 		}
 		_ = a.callRunning(c.Context(), func(cl *client.Client) error { _, err := cl.Schedules(c.Context()); return err }) // without a master nothing fires
 		return printText(a.stdout, "removed "+s.Name)
-	}, a.completeSchedules)
+	})
 }
 
 // findSchedule returns the schedule of that name, and the file in which it may stand.
@@ -244,7 +244,7 @@ func (a *app) cronAct(name, short string) *cobra.Command {
 			a.hint("stint: it fires at %s next\n", localTime(s.Next[0]))
 		}
 		return nil
-	}, a.completeSchedules))
+	}))
 }
 
 func (a *app) cronLsCommand() *cobra.Command {
@@ -309,7 +309,7 @@ func (a *app) cronShowCommand() *cobra.Command {
 			d.WriteString("\n" + escapeText(text))
 		}
 		return a.print(s, d.String())
-	}, a.completeSchedules))
+	}))
 }
 
 // outcomeText returns how a firing went, and for how many it stands.
@@ -332,7 +332,7 @@ func (a *app) cronRunsCommand() *cobra.Command {
 			}
 			return r.Task, []string{localTime(r.Scheduled), outcomeText(&r), took, shortID(r.Task), r.Detail}
 		})
-	}, a.completeSchedules))
+	}))
 	c.Flags().IntVarP(&most, "limit", "n", 100, "`number` of firings at most")
 	return c
 }
@@ -355,16 +355,8 @@ func (a *app) cronNextCommand() *cobra.Command {
 			}
 		}
 		return printText(a.stdout, strings.Join(mapped(s.Next(time.Now(), n), func(at *time.Time) string { return at.Format(time.RFC3339) }), "\n"))
-	}, a.completeSchedules)
+	})
 	c.Flags().IntVar(&n, "count", 1, "`number` of instants, up to 1000")
 	c.Flags().StringVar(&zone, "zone", "", "time `zone` of an expression")
 	return c
-}
-
-func (a *app) completeSchedules(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-	if file, err := a.schedulesFile(false); err == nil && len(args) == 0 {
-		list, _ := file.read()
-		names = mapped(list, func(s *schedule.Schedule) string { return s.Name + "\t" + s.Cron })
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

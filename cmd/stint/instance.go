@@ -86,7 +86,7 @@ func (a *app) aboutInstance(use, short string, n int, request func(args []string
 		d.line("checked", localTime(in.CheckedAt))
 		d.text("detail", in.Detail)
 		return a.print(in, d.String())
-	}, a.completeInstances))
+	}))
 }
 
 // instanceAct returns a command that does something with instances now, until one fails.
@@ -103,20 +103,11 @@ func (a *app) instanceAct(act, short string) *cobra.Command {
 			}
 		}
 		return nil
-	}, a.completeInstances)))
+	})))
 	if act == "sync" {
 		c.Flags().BoolVar(&repair, "repair", false, "correct what differs, and restart the service then")
 	}
 	return c
-}
-
-func (a *app) completeInstances(*cobra.Command, []string, string) (ids []string, _ cobra.ShellCompDirective) {
-	if cfg, err := a.base(); err == nil {
-		for _, in := range cfg.Instances {
-			ids = append(ids, in.ID+"\t"+in.Service+" on "+in.Server)
-		}
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
 func (a *app) serverCommand() *cobra.Command {
