@@ -80,15 +80,6 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 	root.SetHelpTemplate(helpTemplate)
 	columns := cmp.Or(min(80, terminalWidth(a.stdout)), 80)
 	cobra.AddTemplateFunc("columns", func() int { return columns })
-	cobra.AddTemplateFunc("helpText", func(text string) string { // wraps what is no list
-		parts := strings.Split(strings.TrimSpace(text), "\n\n")
-		for i, p := range parts {
-			if !strings.HasPrefix(p, " ") && !strings.Contains(p, "\n ") {
-				parts[i] = strings.Join(wrap(p, columns), "\n")
-			}
-		}
-		return strings.Join(parts, "\n\n")
-	})
 	if len(args) > 0 && commands[args[0]] != nil {
 		root.AddCommand(commands[args[0]](a))
 		root.CompletionOptions.DisableDefaultCmd = true
