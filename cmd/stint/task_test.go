@@ -61,7 +61,7 @@ func TestUsageErrors(t *testing.T) {
 		{"ls -a", "unknown shorthand flag", "stint ls -n 0"},
 		{"ls --agnet x", "unknown flag: --agnet", "stint ls --agent"},
 		{"ls --agent codx", `there is no agent "codx"`, "stint ls --agent codex"},
-		{"config set agent=demo", "an argument is missing", "stint config set agent demo"},
+		{"config set agent=demo", "an argument is missing", "stint config set --help"},
 		{"shwo", `there is no command "stint shwo"`, "stint show"},
 		{"frobnicate --hard", `there is no command "stint frobnicate"`, "stint --help"},
 		{"session sl --hard", `there is no command "stint session sl"`, "stint session ls"},
