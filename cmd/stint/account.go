@@ -63,11 +63,8 @@ func (f *accountFlags) values(c *cobra.Command) (map[string]string, error) {
 	f.env = map[string]string{}
 	for _, kv := range f.variables {
 		name, value, ok := strings.Cut(kv, "=")
-		switch {
-		case !ok:
-			return nil, usage("stint account add --env KEY=VALUE", "--env %s is not KEY=VALUE", clip(name, 40))
-		case !variableName().MatchString(name):
-			return nil, usage("stint account add --env KEY=VALUE", "--env: %q cannot be the name of a variable", clip(name, 40))
+		if !ok || !variableName().MatchString(name) {
+			return nil, usage("stint account add --env KEY=VALUE", "--env %s is not KEY=VALUE, with the name of a variable before the =", clip(name, 40))
 		}
 		f.env[name] = value
 	}
@@ -155,7 +152,7 @@ func (a *app) accountLimitsCommand() *cobra.Command {
 			err = file.change(c.Context(), args[0], values)
 		}
 		return err
-	}, a.completeAccounts)
+	})
 	f.addLimits(c)
 	return a.withShared(c, sharedAccount, "reserve", "budget", "hours")
 }
@@ -191,7 +188,7 @@ func (a *app) accountRmCommand() *cobra.Command {
 			return printText(a.stdout, "removed the settings of "+id+"; the account stays, as it is your own login")
 		}
 		return printText(a.stdout, "removed "+id)
-	}, a.completeAccounts)
+	})
 }
 
 func (a *app) accountAct(name, short string) *cobra.Command {
@@ -202,7 +199,7 @@ func (a *app) accountAct(name, short string) *cobra.Command {
 		}
 		_, err := ask(c.Context(), a.call, func(cl *client.Client) (state.AccountUse, error) { return cl.ActOnAccount(c.Context(), args[0], name) })
 		return err
-	}, a.completeAccounts)), sharedAccount)
+	})), sharedAccount)
 }
 
 func (a *app) accountLsCommand() *cobra.Command {
@@ -275,7 +272,7 @@ func (a *app) accountShowCommand() *cobra.Command {
 			}
 		}
 		return printText(a.stdout, d.String())
-	}, a.completeAccounts))
+	}))
 }
 
 func (a *app) accountLoginCommand() *cobra.Command {
@@ -308,7 +305,7 @@ func (a *app) accountLoginCommand() *cobra.Command {
 			return cl.ActOnAccount(c.Context(), args[0], "enable")
 		})
 		return err
-	}, a.completeAccounts)
+	})
 }
 
 // accounts asks the master for the accounts, and adds what this shell knows of their programs and logins
@@ -366,13 +363,6 @@ func (a *app) accountAdapter(file *accountsFile, found *account) (agent.Adapter,
 
 func noAccount(id string) error {
 	return &cliError{code: exitNotFound, message: "there is no account " + clip(id, 40), try: "stint account ls"}
-}
-
-func (a *app) completeAccounts(_ *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
-	if dir, err := a.state(); err == nil && len(args) == 0 {
-		ids = mapped(newAccountsFile(dir).configs(), func(c *state.AccountConfig) string { return c.ID + "\t" + c.Tool + " " + c.Title })
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
 // change sets keys in an account's section, which is made if need be, or removes it if there are none.

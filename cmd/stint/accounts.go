@@ -71,8 +71,6 @@ func (a *account) check(given map[string]toml.Primitive, before []account) (key 
 	switch {
 	case !accountID().MatchString(a.ID):
 		return "", fmt.Errorf("%q cannot be the id of an account: use letters, digits, dashes and underscores", a.ID)
-	case a.Tool == "":
-		return "tool", fmt.Errorf("tool is missing; it has to be one of %s", strings.Join(agentNames, ", "))
 	case kind == nil:
 		return "tool", fmt.Errorf("tool is %q; it has to be one of %s", a.Tool, strings.Join(agentNames, ", "))
 	case findKind(a.ID) != nil && !a.isDefault():
@@ -211,19 +209,10 @@ func (f *stateFile[T]) located(err error) string {
 
 type accountsFile struct{ stateFile[account] }
 
-// maxAccounts is how long accounts.toml may be: it is read before each start of a task.
-const maxAccounts = 256 << 10
-
 func newAccountsFile(stateDir string) *accountsFile {
 	f := &accountsFile{}
-	f.path = filepath.Join(stateDir, accountsName)
+	f.path, f.parse = filepath.Join(stateDir, accountsName), parseAccounts
 	f.try = "correct it there; until then a master that has read it before uses that, and any other starts no task"
-	f.parse = func(text []byte) ([]account, error) {
-		if len(text) > maxAccounts {
-			return nil, fmt.Errorf("%s has more than %d bytes", accountsName, maxAccounts)
-		}
-		return parseAccounts(text)
-	}
 	return f
 }
 

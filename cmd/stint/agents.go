@@ -266,74 +266,12 @@ func (a *app) lastLook(base *Config, name string) (missing error, isOut bool) {
 	return missing, err == nil && json.Unmarshal(data, &cached) == nil && slices.Contains(cached.NotLoggedIn, name)
 }
 
-// noteDemo prints on stderr that the demo agent answers one of the tasks, and how to get a real one,
-// unless the user chose it. That none is installed is told once.
-func (a *app) noteDemo(ctx context.Context, specs []task.TaskSpec, views []wire.TaskView) {
-	i := 0
-	for i < len(specs) && (views[i].Agent != builtIn || specs[i].Agent == builtIn || specs[i].DefaultAgent == builtIn) {
-		i++
-	}
-	if i == len(specs) || a.quiet {
-		return
-	}
-	spec := &specs[i]
-	base, _ := a.base() // it is known: a master was asked
-	why, help := whyDemo(ctx, base)
-	if none, _ := noCLI(); why == none && !a.isNew(ctx, builtIn, views) {
-		return
-	}
-	if help == "" {
-		if spec.SessionKey != "" || spec.Continue || spec.AgentSession != "" {
-			return // its session is one of the demo agent
-		}
-		defer a.warnSecrets(ctx, why) // what most likely keeps the master from it
-		why, help = "the master does not find "+why+" as you do", "stint task --agent "+why+" ..."
-	}
-	a.hint("stint: using the built-in demo agent (%s); with a real one: %s\n", why, help)
-}
-
-// whyDemo returns why no CLI was taken, and what helps; without help it is the name of one that is ready.
-func whyDemo(ctx context.Context, cfg *Config) (why, help string) {
-	var whys, helps []string
-	for _, name := range cliNames {
-		c := adapterOf(cfg, name, "").CLI()
-		switch p := c.Probe(ctx); {
-		case p.Found && p.LoggedIn:
-			return name, ""
-		case p.Found && p.Fix == c.LogIn:
-			whys, helps = append(whys, name+" is not logged in"), append(helps, p.Fix)
-		case p.Found:
-			whys, helps = append(whys, name+" cannot be used: "+p.Detail), append(helps, cmp.Or(p.Fix, "stint doctor"))
-		}
-	}
-	if whys == nil {
-		return noCLI()
-	}
-	return strings.Join(whys, "; "), strings.Join(helps, ", or ")
-}
-
-// noCLI returns the sentence that no CLI is installed, and what installs the first one.
-func noCLI() (text, help string) {
-	first := agentKinds[0]
-	return "neither " + strings.Join(cliNames, " nor ") + " is installed", first.Tested.Install + " && " + loginCommand(first.Name)
-}
-
-// isNew reports whether an agent has tasks among views, and had none before.
-func (a *app) isNew(ctx context.Context, name string, views []wire.TaskView) bool {
-	own := len(slices.DeleteFunc(slices.Clone(views), func(v wire.TaskView) bool { return v.Agent != name }))
-	all, err := a.listRunning(ctx, state.Filter{Agent: name, Limit: own + 1})
-	return err == nil && own > 0 && len(all) <= own
-}
-
-// warnLimits prints what agents lack as they are configured, before the first task of each.
-func (a *app) warnLimits(ctx context.Context, views []wire.TaskView) {
-	cfg, _ := a.base() // it is known: a master was asked
-	for _, name := range cliNames {
-		if !slices.ContainsFunc(views, func(v wire.TaskView) bool { return v.Agent == name }) {
-			continue // an adapter takes its time
-		}
-		if lacks := adapterOf(cfg, name, "").CLI().Lacks; lacks != "" && a.isNew(ctx, name, views) {
-			a.hint("stint: %s\n", lacks)
+// noteDemo prints on stderr that the demo agent answers one of the tasks, unless the user chose it.
+func (a *app) noteDemo(specs []task.TaskSpec, views []wire.TaskView) {
+	for i, s := range specs {
+		if views[i].Agent == builtIn && s.Agent != builtIn && s.DefaultAgent != builtIn {
+			a.hint("stint: using the built-in demo agent; what a real one needs: stint doctor\n")
+			return
 		}
 	}
 }

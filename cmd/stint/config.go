@@ -113,7 +113,6 @@ const (
 	kindBool     kind = "true or false"
 	kindDuration kind = `a duration such as "90s" or "10m"`
 	kindList     kind = "a list of strings"
-	kindPaths    kind = "a list of paths" // which may have commas where they come from the file
 	kindSize     kind = `a size such as "64MiB"`
 )
 
@@ -155,7 +154,7 @@ var keys = slices.Concat([]key{
 	choiceKey("resume_missing", "new", "if the agent's session is gone: a new session, or an error", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
 	documentKey("output_policy", "brief", "how answers are to look: brief (six lines), final (as long as it takes), none, the text", prompt.Policies, checked(admission.CheckPolicy), func(c *Config) *string { return &c.OutputPolicy }).perWorkspace(),
 	documentKey("prompt_template", "default", "what stands before the user's message: default, a text with fields such as {{.Memory}} (stint help prompts)", map[string]string{"default": "", "": ""}, prompt.ParseTemplate, func(c *Config) **prompt.Template { return &c.WorkspaceSettings.PromptTemplate }).perWorkspace(),
-	valueKey(kindPaths, "memory_paths", "", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths, same).perWorkspace(),
+	listKey("memory_paths", "", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths).perWorkspace(),
 	numberKey("max_memory_hits", "8", 0, 1000, "lines of notes that a prompt gets at most; 0: none", func(c *Config) *int { return &c.MaxMemoryHits }).perWorkspace(),
 	numberKey("max_memory_chars", "4000", 0, 1000000, "characters of them", func(c *Config) *int { return &c.MaxMemoryChars }).perWorkspace(),
 	documentKey("self_eval_prompt", "off", "prompt of the agent that judges each answer: off, default, the text", evaluations, asIs, func(c *Config) *string { return &c.EvalPrompt }).perWorkspace(),
@@ -301,22 +300,10 @@ func findKey(name string) *key { return find(keys, func(k *key) bool { return k.
 // keyInFile returns the key that the file has under that name, nil if there is none.
 func keyInFile(name string) *key { return find(keys, func(k *key) bool { return k.inFile() == name }) }
 
-// nearestKey returns the key that name was probably meant to be, in the same section; "" if there is none.
+// nearestKey returns the key that name was probably meant to be; "" if there is none.
 func nearestKey(name string) string {
-	section, _ := cutSection(name)
-	bare := func(s string) string { return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s)) }
-	if k := find(keys, func(k *key) bool { return bare(k.inFile()) == bare(name) }); k != nil {
-		return k.inFile() // maxWorkers
-	}
-	var known []string
-	for _, k := range keys {
-		for _, full := range []string{k.inFile(), k.section} {
-			if in, short := cutSection(full); in == section && short != "" {
-				known = append(known, full)
-			}
-		}
-	}
-	return state.Nearest(name, known)
+	known := mapped(keys, func(k *key) string { return k.inFile() })
+	return cmp.Or(state.Nearest(name, known), state.Nearest(task.WithUnderscores(name), known))
 }
 
 func cutSection(name string) (section, short string) {
@@ -355,14 +342,10 @@ func splitAgents(s string) ([]string, error) {
 	return list, nil
 }
 
-// splitPaths reads paths of notes, which must lie below the workspace: those of the
-// file end with a line break each, others have commas between them.
+// splitPaths reads paths of notes, which must lie below the workspace. A pattern has ? for a comma in one.
 func splitPaths(s string) ([]string, error) {
-	list, between := []string{}, ","
-	if strings.Contains(s, "\n") {
-		between = "\n"
-	}
-	for p := range strings.SplitSeq(s, between) {
+	list := []string{}
+	for p := range strings.SplitSeq(s, ",") {
 		if p = strings.TrimSpace(p); p == "" {
 			continue
 		}

@@ -250,18 +250,6 @@ func FuzzTomlString(f *testing.F) {
 	})
 }
 
-// TestPathsMayHaveCommas: in the file, where they are a list; elsewhere a comma separates them.
-func TestPathsMayHaveCommas(t *testing.T) {
-	c := mustLoad(t, "memory_paths = [\"notes/a,b.md\"]\n", nil, nil)
-	if want := []string{"notes/a,b.md"}; !slices.Equal(c.MemoryPaths, want) {
-		t.Errorf("of the file: %q, want %q", c.MemoryPaths, want)
-	}
-	c = mustLoad(t, "", map[string]string{"STINT_MEMORY_PATHS": "a.md, b.md"}, nil)
-	if want := []string{"a.md", "b.md"}; !slices.Equal(c.MemoryPaths, want) {
-		t.Errorf("of the environment: %q, want %q", c.MemoryPaths, want)
-	}
-}
-
 func TestDocument(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct{ value, text, wrong string }{

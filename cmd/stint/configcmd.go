@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -17,7 +16,6 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/notify"
 	"stint/ledger/durable"
 	"stint/ledger/lock"
 	"stint/state"
@@ -26,38 +24,21 @@ import (
 func (a *app) configCommand() *cobra.Command {
 	var origins bool
 	var dir string
-	show := command("show [OPTIONS]", "print every setting, and where it came from", cobra.NoArgs, func(*cobra.Command, []string) error {
+	show := command("show [OPTIONS]", "print every key, and where its value came from", cobra.NoArgs, func(*cobra.Command, []string) error {
 		_, cfg, err := a.inWorkspace(dir)
 		if err != nil {
 			return err
 		}
-		var list []shownKey
-		text := ""
-		add := func(head, prefix string, keys []shownKey) {
-			text += head
-			for _, k := range keys {
-				line := k.Key + " = " + tomlText(k.Value)
-				if origins && head == "" {
-					line = pad(line, 36) + "  # " + k.Origin
-				}
-				text += line + "\n"
-				k.Key = prefix + k.Key
-				list = append(list, k)
-			}
-		}
-		add("", "", cfg.shown())
-		for _, name := range slices.Sorted(maps.Keys(cfg.QueueMax)) {
-			add("[queue."+tomlText(name)+"]\n", "queue."+name+".", []shownKey{{"max", cfg.QueueMax[name], "file"}})
-		}
-		for i, b := range cfg.Notify {
-			b.Webhook, b.Ntfy, b.TelegramURL = notify.Redact(b.Webhook), notify.Redact(b.Ntfy), notify.Redact(b.TelegramURL)
-			add("[[notify]]\n", fmt.Sprintf("notify.%d.", i), shownBlock(&b))
-		}
-		for i := range cfg.Governed {
-			add("[[governed]]\n", fmt.Sprintf("governed.%d.", i), shownBlock(&cfg.Governed[i]))
-		}
+		list, text := cfg.shown(), ""
 		if a.json {
 			return printEach(a.stdout, list)
+		}
+		for _, k := range list {
+			line := k.Key + " = " + tomlText(k.Value)
+			if origins {
+				line = pad(line, 36) + "  # " + k.Origin
+			}
+			text += line + "\n"
 		}
 		if origins {
 			a.hint("stint: the file is %s\n", cfg.file)
@@ -96,34 +77,17 @@ func (c *Config) shown() []shownKey {
 	})
 }
 
-// shownBlock returns the settings of a block.
-func shownBlock(b any) (list []shownKey) {
-	names, fields := blockFields(b)
-	for _, name := range names {
-		if v := reflect.ValueOf(fields[name]).Elem(); !v.IsZero() {
-			list = append(list, shownKey{name, v.Interface(), "file"})
-		}
-	}
-	return list
-}
-
 func (a *app) configSetCommand() *cobra.Command {
 	return command("set KEY VALUE", "set a key in the configuration file", cobra.ExactArgs(2), func(c *cobra.Command, args []string) error {
 		k, value := keyInFile(args[0]), args[1]
-		switch section, _ := cutSection(args[0]); {
-		case k != nil:
-		case meansStateDir(args[0]):
-			return usage("stint ls --state-dir /PATH", "the state directory is no setting of the file; export STINT_STATE_DIR, or use --state-dir")
-		case section == "notify" || section == "governed": // a file has several blocks of it
-			return usage("stint config edit", "%q is set in a [[%s]] block; edit the file", clip(args[0], 40), section)
-		default:
-			try := "stint config show"
+		if k == nil {
+			try := "stint config show, or for what stands in a block: stint config edit"
 			if near := nearestKey(args[0]); near != "" {
 				try = "stint config set " + near + " " + state.ShellQuote(value)
 			}
 			return usage(try, "there is no key %q", clip(args[0], 40))
 		}
-		if (k.kind == kindList || k.kind == kindPaths) && strings.HasPrefix(value, "[") {
+		if k.kind == kindList && strings.HasPrefix(value, "[") {
 			return usage("stint config set "+args[0]+" 'A,B'", "%s: %s is no list: its members have commas between them, and nothing else", args[0], clip(value, 40))
 		}
 		scratch := Config{origins: map[string]origin{}}
@@ -152,11 +116,6 @@ func (a *app) configSetCommand() *cobra.Command {
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
-}
-
-// meansStateDir reports whether a key is meant to be the state directory.
-func meansStateDir(name string) bool {
-	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name)) == "statedir"
 }
 
 func (a *app) configEditCommand() *cobra.Command {

@@ -109,19 +109,15 @@ func (c *Config) digest() string {
 // forClients are the settings that the master does not read.
 var forClients = []string{"workspace_root", "auto_start", "agent"}
 
-// masterSettings returns the settings that a master has from its environment or its options, each with a digest of the value,
-// and same those whose values the file, or the default, has too. What may be secret is left out.
-func (c *Config) masterSettings() (list, same []string) {
-	file, err := readConfig(c.file, nil)
+// masterSettings returns the settings that a master has from its environment or its options, each with a digest of the value.
+// What may be secret is left out.
+func (c *Config) masterSettings() (list []string) {
 	for i := range keys {
 		if k := &keys[i]; c.origins[k.name].layer >= layerEnv && k.redact == nil && !slices.Contains(forClients, k.name) {
 			list = append(list, fmt.Sprintf("%s=%.4x", k.env(), sha256.Sum256(fmt.Append(nil, k.get(c)))))
-			if err == nil && reflect.DeepEqual(k.get(c), k.get(file)) {
-				same = append(same, list[len(list)-1])
-			}
 		}
 	}
-	return list, same
+	return list
 }
 
 // forWorkspace returns the configuration of tasks in dir, with the section of the longest path around it.
@@ -245,17 +241,11 @@ func (f *fileReader) values(t map[string]toml.Primitive, prefix string, s *secti
 func (f *fileReader) value(p toml.Primitive, name string, s *section) {
 	k, line := keyInFile(name), f.line(p)
 	if k == nil {
-		switch other, near := findKey(name), nearestKey(name); {
-		case other != nil:
-			_, short := cutSection(other.inFile())
-			f.wrong(line, "unknown key %q; write [%s], and below that %s", name, other.section, short)
-		case meansStateDir(name):
-			f.wrong(line, "%s is not set here; use --state-dir, or export STINT_STATE_DIR", name)
-		case near != "":
-			f.wrong(line, "unknown key %q; did you mean %s?", name, near)
-		default:
-			f.wrong(line, "unknown key %q", name)
+		meant := ""
+		if near := nearestKey(name); near != "" {
+			meant = "; did you mean " + near + "?"
 		}
+		f.wrong(line, "unknown key %q%s", name, meant)
 		return
 	}
 	var data any
@@ -445,15 +435,11 @@ func (k kind) text(data any) (string, bool) {
 	if !isList {
 		return fmt.Sprint(data), slices.Contains(kindTypes[k], reflect.ValueOf(data).Kind())
 	}
-	between, end := ",", ""
-	if k == kindPaths {
-		between, end = "\n", "\n"
-	}
 	parts := make([]string, len(list))
 	for i, e := range list {
 		if parts[i], isList = e.(string); !isList {
 			return "", false
 		}
 	}
-	return strings.Join(parts, between) + end, k == kindList || k == kindPaths
+	return strings.Join(parts, ","), k == kindList
 }

@@ -41,12 +41,8 @@ func (a *app) cronAddCommand() *cobra.Command {
 			return err
 		}
 		if err := changeText(c.Context(), file.path, func(text []byte) ([]byte, error) {
-			list, err := file.parse(text)
-			if err != nil {
+			if _, err := file.parse(text); err != nil {
 				return nil, usage("correct it there first", "%s", file.located(err))
-			}
-			if i := slices.IndexFunc(list, func(old schedule.Schedule) bool { return old.Name == s.Name }); i >= 0 {
-				return nil, usage("another name, or first: stint cron rm "+s.Name, "there is a schedule %s already, at %s", s.Name, list[i].Origin)
 			}
 			text = bytes.TrimLeft(slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n\n"+scheduleBlock(s))), "\n")
 			if _, err := file.parse(text); err != nil { // its line is in no file yet
@@ -113,14 +109,19 @@ func (a *app) cronSpec(c *cobra.Command, o *taskOptions, s *schedule.Schedule, a
 
 // scheduleBlock writes a schedule as a [[schedule]] block.
 func scheduleBlock(s *schedule.Schedule) string {
-	text, list, spec := "[[schedule]]\n", shownBlock(s), task.Fields(&s.Spec)
-	for _, name := range slices.Sorted(maps.Keys(spec)) {
-		if v := reflect.ValueOf(spec[name]).Elem(); !v.IsZero() {
-			list = append(list, shownKey{Key: task.WithUnderscores(name), Value: v.Interface()})
+	text := "[[schedule]]\n"
+	add := func(name string, field any) {
+		if v := reflect.ValueOf(field).Elem(); !v.IsZero() {
+			text += name + " = " + tomlText(v.Interface()) + "\n"
 		}
 	}
-	for _, k := range list {
-		text += k.Key + " = " + tomlText(k.Value) + "\n"
+	names, fields := blockFields(s)
+	for _, name := range names {
+		add(name, fields[name])
+	}
+	spec := task.Fields(&s.Spec)
+	for _, name := range slices.Sorted(maps.Keys(spec)) {
+		add(task.WithUnderscores(name), spec[name])
 	}
 	return text
 }
@@ -208,7 +209,7 @@ func (a *app) cronRmCommand() *cobra.Command {
 		}
 		_ = a.callRunning(c.Context(), func(cl *client.Client) error { _, err := cl.Schedules(c.Context()); return err }) // without a master nothing fires
 		return printText(a.stdout, "removed "+s.Name)
-	}, a.completeSchedules)
+	})
 }
 
 // findSchedule returns the schedule of that name, and the file in which it may stand.
@@ -243,7 +244,7 @@ func (a *app) cronAct(name, short string) *cobra.Command {
 			a.hint("stint: it fires at %s next\n", localTime(s.Next[0]))
 		}
 		return nil
-	}, a.completeSchedules))
+	}))
 }
 
 func (a *app) cronLsCommand() *cobra.Command {
@@ -308,7 +309,7 @@ func (a *app) cronShowCommand() *cobra.Command {
 			d.WriteString("\n" + escapeText(text))
 		}
 		return a.print(s, d.String())
-	}, a.completeSchedules))
+	}))
 }
 
 // outcomeText returns how a firing went, and for how many it stands.
@@ -331,7 +332,7 @@ func (a *app) cronRunsCommand() *cobra.Command {
 			}
 			return r.Task, []string{localTime(r.Scheduled), outcomeText(&r), took, shortID(r.Task), r.Detail}
 		})
-	}, a.completeSchedules))
+	}))
 	c.Flags().IntVarP(&most, "limit", "n", 100, "`number` of firings at most")
 	return c
 }
@@ -354,16 +355,8 @@ func (a *app) cronNextCommand() *cobra.Command {
 			}
 		}
 		return printText(a.stdout, strings.Join(mapped(s.Next(time.Now(), n), func(at *time.Time) string { return at.Format(time.RFC3339) }), "\n"))
-	}, a.completeSchedules)
+	})
 	c.Flags().IntVar(&n, "count", 1, "`number` of instants, up to 1000")
 	c.Flags().StringVar(&zone, "zone", "", "time `zone` of an expression")
 	return c
-}
-
-func (a *app) completeSchedules(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-	if file, err := a.schedulesFile(false); err == nil && len(args) == 0 {
-		list, _ := file.read()
-		names = mapped(list, func(s *schedule.Schedule) string { return s.Name + "\t" + s.Cron })
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

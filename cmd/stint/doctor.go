@@ -176,7 +176,7 @@ func afterReboot() string {
 // examineState looks at the state directory, its place and its disk.
 func examineState(dir string) []finding {
 	var notes strings.Builder
-	if err := checkStateDir(dir, &notes); err != nil {
+	if err := checkStateDir(dir); err != nil {
 		return []finding{failed("state directory", healthFail, err)}
 	}
 	warnPlace(dir, &notes)
@@ -351,8 +351,8 @@ func examineAgents(cfg *Config, looks []look) (list []finding) {
 		list = append(list, l.findings(needed)...)
 	}
 	if demo {
-		text, help := noCLI()
-		list = append(list, finding{"agents", healthWarn, text + ": only the built-in demo agent can work", help})
+		first, none := agentKinds[0], "neither "+strings.Join(cliNames, " nor ")+" is installed"
+		list = append(list, finding{"agents", healthWarn, none + ": only the built-in demo agent can work", first.Tested.Install + " && " + loginCommand(first.Name)})
 	}
 	return list
 }

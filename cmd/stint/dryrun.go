@@ -23,7 +23,7 @@ func (a *app) dryRun(ctx context.Context, specs []task.TaskSpec, many bool) erro
 	if err != nil {
 		return err
 	}
-	a.noteDemo(ctx, specs, mapped(list, func(p *task.TaskPreview) wire.TaskView { return wire.TaskView{Task: p.Task} }))
+	a.noteDemo(specs, mapped(list, func(p *task.TaskPreview) wire.TaskView { return wire.TaskView{Task: p.Task} }))
 	a.warnPaused()
 	a.warnConfig(ctx)
 	if a.json {

@@ -69,11 +69,8 @@ func (a *app) warnConfig(ctx context.Context) {
 	}
 	_, used, _ := strings.Cut(n.Config, " ")
 	var unused []string
-	given, same := cfg.masterSettings()
-	for _, setting := range given {
-		name, _, _ := strings.Cut(setting, "=")
-		isSame := slices.Contains(same, setting) && !strings.Contains(" "+used, " "+name+"=")
-		if !isSame && !slices.Contains(strings.Fields(used), setting) {
+	for _, setting := range cfg.masterSettings() {
+		if name, _, _ := strings.Cut(setting, "="); !slices.Contains(strings.Fields(used), setting) {
 			unused = append(unused, name)
 		}
 	}

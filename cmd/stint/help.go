@@ -78,26 +78,22 @@ func (a *app) helpCommand() *cobra.Command {
 
 // printMarkdown prints Markdown as text that fits the terminal, at most 80 columns wide.
 func (a *app) printMarkdown(src []byte) error {
-	_, err := io.WriteString(a.stdout, plainText(src, min(cmp.Or(terminalWidth(a.stdout), 80), 80), isColoured(a.stdout)))
+	_, err := io.WriteString(a.stdout, plainText(src, min(cmp.Or(terminalWidth(a.stdout), 80), 80)))
 	return err
 }
 
 var (
-	blockMark  = lazy.Regexp(`^ *(- |[0-9]+\. |#+ |)`)
-	inlineMark = lazy.Regexp("`[^`]*`|\\*+([^*]+)\\*+|\\[([^]]*)\\]\\(([^)]*)\\)") // code, emphasis, a link
+	blockMark = lazy.Regexp(`^ *(- |[0-9]+\. |#+ |)`)
+	topicLink = lazy.Regexp(`\[([^]]*)\]\(([a-z-]+)\.md\)`)
 )
 
 // plainText returns the Markdown of the manual as lines for a terminal of that width, at least 40: headings, paragraphs, lists, and
-// code between fences, which is never wrapped. With bold, headings and code are, by SGR sequences; else they keep their # and backticks.
-func plainText(src []byte, width int, bold bool) string {
+// code between fences, which is never wrapped. Links to topics become commands; all other marks stay.
+func plainText(src []byte, width int) string {
 	var lines []string
 	mark, block, isCode := "", "", false
 	end := func() { // of a block that is no code
-		text := inlineText(block, bold)
-		if bold && strings.HasPrefix(mark, "#") {
-			mark, text = "", strong(text)
-		}
-		for _, line := range wrap(text, max(width, 40)-len(mark)) {
+		for _, line := range wrap(topicLink().ReplaceAllString(block, "$1 (stint help $2)"), max(width, 40)-len(mark)) {
 			if line != "" {
 				lines = append(lines, mark+line)
 			}
@@ -127,25 +123,6 @@ func plainText(src []byte, width int, bold bool) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// inlineText returns text as a terminal has its code, emphasis and links.
-func inlineText(s string, bold bool) string {
-	return inlineMark().ReplaceAllStringFunc(s, func(marked string) string {
-		part := inlineMark().FindStringSubmatch(marked)
-		to, isTopic := strings.CutSuffix(part[3], ".md")
-		switch {
-		case marked[0] == '`' && bold:
-			return strong(strings.Trim(marked, "`"))
-		case marked[0] == '`':
-			return marked
-		case marked[0] == '*':
-			return inlineText(part[1], bold)
-		case isTopic:
-			to = "stint help " + to
-		}
-		return inlineText(part[2], bold) + " (" + to + ")"
-	})
-}
-
 // wrap breaks text at blanks into lines of at most width columns.
 func wrap(text string, width int) (lines []string) {
 	line := ""
@@ -168,11 +145,6 @@ var (
 	anyWord     = lazy.Regexp(`\S+`)
 )
 
-// strong returns each word of s in bold, so that lines and cells can end behind any of them.
-func strong(s string) string {
-	return anyWord().ReplaceAllString(sgrSequence().ReplaceAllString(s, ""), "\x1b[1m$0\x1b[0m")
-}
-
 // manCommand writes the manual pages: stint-COMMAND.1 and stint-TOPIC.7.
 func (a *app) manCommand() *cobra.Command {
 	return command("man DIR", "write the manual pages, of commands and topics, into a directory", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
@@ -185,7 +157,7 @@ func (a *app) manCommand() *cobra.Command {
 		}
 		for _, t := range topics() {
 			_, text, _ := bytes.Cut(t.Markdown, []byte("\n"))
-			if err := writeManPage(dir, "stint-"+t.Name, '7', t.Title, plainText(text, 80, false)); err != nil {
+			if err := writeManPage(dir, "stint-"+t.Name, '7', t.Title, plainText(text, 80)); err != nil {
 				return err
 			}
 		}

@@ -33,7 +33,7 @@ func TestTopics(t *testing.T) {
 			return ast.WalkContinue, nil
 		}) // the function has no errors
 		for _, width := range []int{40, 63, 80} {
-			for line := range strings.Lines(plainText(topic.Markdown, width, false)) {
+			for line := range strings.Lines(plainText(topic.Markdown, width)) {
 				line = strings.TrimRight(line, "\n")
 				if textWidth(line) > width && !strings.HasPrefix(line, "    ") && strings.Contains(strings.TrimLeft(line, "- #"), " ") {
 					t.Errorf("%s, %d columns: %q", name, width, line)
@@ -46,18 +46,11 @@ func TestTopics(t *testing.T) {
 func TestRenderText(t *testing.T) {
 	const doc = "# A `b` c\n\nOne *two* [three](http.md) four [five](https://example.com) six\n\n- x y\n  z\n- `q`\n  1. deep\n\n" +
 		"```\ncode   stays, however long it may be, on one line\n```\n"
-	for _, c := range []struct {
-		width int
-		bold  bool
-		want  string
-	}{
-		{40, false, "# A `b` c\n\nOne two three (stint help http) four\nfive (https://example.com) six\n\n- x y z\n- `q`\n  1. deep\n\n" +
-			"    code   stays, however long it may be, on one line\n"},
-		{1, true, "\x1b[1mA\x1b[0m \x1b[1mb\x1b[0m \x1b[1mc\x1b[0m\n\nOne two three (stint help http) four\nfive (https://example.com) six\n\n- x y z\n- \x1b[1mq\x1b[0m\n  1. deep\n\n" +
-			"    code   stays, however long it may be, on one line\n"},
-	} {
-		if got := plainText([]byte(doc), c.width, c.bold); got != c.want {
-			t.Errorf("%d columns, bold %t:\n%q, want\n%q", c.width, c.bold, got, c.want)
+	const want = "# A `b` c\n\nOne *two* three (stint help http) four\n[five](https://example.com) six\n\n- x y z\n- `q`\n  1. deep\n\n" +
+		"    code   stays, however long it may be, on one line\n"
+	for _, width := range []int{1, 40} {
+		if got := plainText([]byte(doc), width); got != want {
+			t.Errorf("%d columns:\n%q, want\n%q", width, got, want)
 		}
 	}
 	if got := wrap("a bb ccc d", 4); !slices.Equal(got, []string{"a bb", "ccc", "d"}) {

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -87,51 +86,34 @@ func (a *app) aboutInstance(use, short string, n int, request func(args []string
 		d.line("checked", localTime(in.CheckedAt))
 		d.text("detail", in.Detail)
 		return a.print(in, d.String())
-	}, a.completeInstances))
+	}))
 }
 
-// instanceAct returns a command that does something with instances now. The error is that of the first one that failed.
+// instanceAct returns a command that does something with instances now, until one fails.
 func (a *app) instanceAct(act, short string) *cobra.Command {
 	repair := false
-	c := a.noRun(a.withJSON(command(act+" [OPTIONS] ID…", short, cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) (failed error) {
+	c := a.noRun(a.withJSON(command(act+" [OPTIONS] ID…", short, cobra.MinimumNArgs(1), func(c *cobra.Command, args []string) error {
 		for _, id := range args {
 			out, err := fromMaster[wire.DetailBody](a, c, http.MethodPost, instancePath(id)+"/"+act+"?repair="+strconv.FormatBool(repair), nil)
 			if err == nil {
 				err = a.print(out, id+": "+oneLine(out.Detail))
-			} else if failed != nil {
-				message, _ := explain(err)
-				a.hint("stint: %s\n", message)
 			}
-			if failed == nil {
-				failed = err
+			if err != nil {
+				return err
 			}
 		}
-		return failed
-	}, a.completeInstances)))
+		return nil
+	})))
 	if act == "sync" {
 		c.Flags().BoolVar(&repair, "repair", false, "correct what differs, and restart the service then")
 	}
 	return c
 }
 
-func (a *app) completeInstances(*cobra.Command, []string, string) (ids []string, _ cobra.ShellCompDirective) {
-	if cfg, err := a.base(); err == nil {
-		for _, in := range cfg.Fleet.Instances {
-			ids = append(ids, in.ID+"\t"+in.Service+" on "+in.Server)
-		}
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
-}
-
 func (a *app) serverCommand() *cobra.Command {
 	most := 0
 	metrics := a.withJSON(command("metrics [OPTIONS] ID", "show the resources of a server over time", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		out, err := fromMaster[wire.MetricsBody](a, c, http.MethodGet, "/api/v1/admin/server-metrics/"+url.PathEscape(args[0])+"?limit="+strconv.Itoa(most), nil)
-		if err == nil && len(out.Metrics) > 0 && !a.json {
-			err = printText(a.stdout, sparkline("cpu", out.Metrics, 100, func(m *task.ServerMetric) float64 { return m.CPU })+
-				sparkline("memory", out.Metrics, 1, func(m *task.ServerMetric) float64 { return float64(m.MemUsed) })+
-				sparkline("load", out.Metrics, 1, func(m *task.ServerMetric) float64 { return m.Load }))
-		}
 		return printTable(a, out.Metrics, err, "no samples yet; the job server_metrics takes them: stint cron run server_metrics", []string{"SAMPLED", "CPU %", "MEMORY MIB", "OF", "DISK GIB", "OF", "LOAD"}, nil, func(m task.ServerMetric) (string, []string) {
 			return m.Server, []string{localTime(m.SampledAt), fmt.Sprint(m.CPU), fmt.Sprint(m.MemUsed), fmt.Sprint(m.MemTotal), fmt.Sprint(m.DiskUsed), fmt.Sprint(m.DiskTotal), fmt.Sprint(m.Load)}
 		})
@@ -148,16 +130,4 @@ func (a *app) serverCommand() *cobra.Command {
 				return s.ID, row
 			})
 		}))), metrics)
-}
-
-// sparkline draws figures, from 0 to the largest of them or to top, if that is more, and the last one as a number.
-func sparkline(name string, list []task.ServerMetric, top float64, figure func(*task.ServerMetric) float64) string {
-	figures, line := mapped(list, figure), ""
-	for _, n := range figures {
-		top = math.Max(top, n)
-	}
-	for _, n := range figures {
-		line += string([]rune("▁▂▃▄▅▆▇█")[int(min(7, 8*n/top))])
-	}
-	return fmt.Sprintf("%-7s %s %g\n", name, line, figures[len(figures)-1])
 }

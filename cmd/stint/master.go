@@ -53,12 +53,6 @@ func (a *app) call(ctx context.Context, request func(*client.Client) error) erro
 				continue
 			}
 		}
-		var refused *task.Error
-		if n := a.notice(); errors.As(err, &refused) && strings.HasSuffix(refused.Field, "allow") && n != nil && a.isStale(n) {
-			if h, herr := a.health(ctx); herr == nil {
-				return &cliError{code: exitUsage, message: fmt.Sprintf("%s; the master (pid %d) %s", refused.Message, h.PID, a.staleText(&h)), try: restart(h.Background)}
-			}
-		}
 		if !isPassing(err) || time.Now().After(deadline) {
 			return err
 		}
@@ -244,7 +238,7 @@ func (a *app) startBackground(ctx context.Context) error {
 	case !cfg.AutoStart:
 		return &cliError{code: exitNoMaster, message: "no master is running, and auto_start is off", try: "stint serve"}
 	}
-	if err := checkStateDir(state, a.stderr); err != nil {
+	if err := checkStateDir(state); err != nil {
 		return err
 	}
 	if !a.warned {

@@ -52,8 +52,8 @@ func TestPostgresSectionErrors(t *testing.T) {
 	for _, c := range []struct{ name, file, want string }{
 		{"unknown key", "[postgres]\n\nulr = \"x\"\n", `config.toml:3: unknown key "postgres.ulr"; did you mean postgres.url?`},
 		{"a key of the top level", "[postgres]\nmax_workers = 3\n", `config.toml:2: unknown key "postgres.max_workers"`},
-		{"outside the section", "postgres_url = \"x\"\n", `config.toml:1: unknown key "postgres_url"; write [postgres], and below that url`},
-		{"of another section", "[postgre]\nurl = \"x\"\n", `config.toml:1: unknown key "postgre"; did you mean postgres?`},
+		{"outside the section", "postgres_url = \"x\"\n", `config.toml:1: unknown key "postgres_url"; did you mean postgres.url?`},
+		{"of another section", "[postgre]\nurl = \"x\"\n", `config.toml:1: unknown key "postgre"; did you mean postgres.url?`},
 		{"no section", "\npostgres = \"x\"\n", `config.toml:2: postgres is not a section; write [postgres], and its settings below that`},
 		{"a list of sections", "[[postgres]]\nurl = \"x\"\n", `config.toml:1: postgres is not a section`},
 		{"for one workspace", "[workspace.\"/w\".postgres]\nurl = \"x\"\n", `config.toml:1: unknown key "postgres"`},

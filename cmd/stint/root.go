@@ -80,15 +80,6 @@ func (a *app) rootCommand(args []string) *cobra.Command {
 	root.SetHelpTemplate(helpTemplate)
 	columns := cmp.Or(min(80, terminalWidth(a.stdout)), 80)
 	cobra.AddTemplateFunc("columns", func() int { return columns })
-	cobra.AddTemplateFunc("helpText", func(text string) string { // wraps what is no list
-		parts := strings.Split(strings.TrimSpace(text), "\n\n")
-		for i, p := range parts {
-			if !strings.HasPrefix(p, " ") && !strings.Contains(p, "\n ") {
-				parts[i] = strings.Join(wrap(p, columns), "\n")
-			}
-		}
-		return strings.Join(parts, "\n\n")
-	})
 	if len(args) > 0 && commands[args[0]] != nil {
 		root.AddCommand(commands[args[0]](a))
 		root.CompletionOptions.DisableDefaultCmd = true
@@ -169,11 +160,6 @@ func prepare(c *cobra.Command) {
 				return nil
 			}
 			try := cmd.CommandPath() + " --help"
-			if n := len(args); n > 0 {
-				if key, value, ok := strings.Cut(args[n-1], "="); ok && check(cmd, append(slices.Clone(args[:n-1]), key, value)) == nil {
-					try = cmd.CommandPath() + " " + key + " " + value
-				}
-			}
 			if len(args) == 0 || check(cmd, append(slices.Clone(args), "more")) == nil {
 				return usage(try, "an argument is missing: %s", cmd.UseLine())
 			}
@@ -294,7 +280,7 @@ func (a *app) state() (string, error) { return stateDir(a.stateOption) }
 func (a *app) ownState() (string, error) {
 	state, err := a.state()
 	if err == nil {
-		err = checkStateDir(state, a.stderr)
+		err = checkStateDir(state)
 	}
 	return state, err
 }

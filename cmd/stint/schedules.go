@@ -17,7 +17,6 @@ import (
 	"stint/coordinator/fleet"
 	"stint/coordinator/schedule"
 	"stint/coordinator/task"
-	"stint/state"
 )
 
 // schedulesName is the file in the state directory that has the schedules of `stint cron add`.
@@ -36,10 +35,8 @@ func (f *fileReader) schedules(p toml.Primitive, before []schedule.Schedule) (li
 		s.Origin = fmt.Sprintf("%s:%d", f.name, f.blockLine("schedule", i, ""))
 		same := []schedule.Schedule{s}
 		if err != nil {
-			for name := range values { // as the task has it: maxAttempts for max_attempts
-				if key != "" && strings.EqualFold(strings.ReplaceAll(name, "_", ""), key) {
-					key = name
-				}
+			if _, isGiven := values[key]; !isGiven { // as the task has it
+				key = task.WithUnderscores(key)
 			}
 			f.wrong(f.blockLine("schedule", i, key), "schedule %s: %w", cmp.Or(s.Name, fmt.Sprint(i+1)), err)
 			same = slices.DeleteFunc(slices.Clone(before), func(b schedule.Schedule) bool { return b.Name != s.Name })
@@ -64,11 +61,8 @@ func (f *fileReader) schedule(values map[string]toml.Primitive) (s schedule.Sche
 	specs, err := task.ParseSpecs("", text)
 	var bad *task.Error
 	if errors.As(err, &bad) {
-		near := state.Nearest(bad.Field, own)
-		if _, isGiven := values[near]; near != "" && !isGiven {
-			bad.Message = bad.Field + ": unknown field (did you mean " + near + "?)"
-		} else if text, known, has := strings.Cut(bad.Message, "(known are "); has { // as this file has them
-			bad.Message = text + "(known are " + strings.Join(own, ", ") + ", and of a task " + task.WithUnderscores(known)
+		if strings.Contains(bad.Message, "(known are ") {
+			bad.Message = task.WithUnderscores(bad.Message) + "; those of the schedule itself are " + strings.Join(own, ", ")
 		}
 		return s, bad.Field, bad
 	}

@@ -64,7 +64,7 @@ func TestAMistakeMadeLater(t *testing.T) {
 func TestAMistakeIsSaidAsTheFileHasIt(t *testing.T) {
 	for text, want := range map[string]string{
 		"cron = \"@daily\"\nprompt = \"p\"":                                 "schedules.toml:1: schedule 1: name is missing",
-		"name = \"a\"\ncron = \"@daily\"\nprompt = \"p\"\nwhen = \"now\"":   `schedules.toml:5: schedule a: when: unknown field (known are name, cron, zone, `,
+		"name = \"a\"\ncron = \"@daily\"\nprompt = \"p\"\nwhen = \"now\"":   `schedules.toml:5: schedule a: when: unknown field (known are `,
 		"name = \"a\"\ncron = \"@daily\"\nprompt = \"p\"\nagent = \"bard\"": `schedules.toml:5: schedule a: there is no agent "bard"; known are `,
 	} {
 		_, err := parseSchedules([]byte("[[schedule]]\n"+text+"\n"), nil, nil)

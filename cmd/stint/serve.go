@@ -82,7 +82,7 @@ func (a *app) stopMaster(ctx context.Context) error {
 		a.hint("stint: no master is running in %s\n", dir)
 		return nil
 	}
-	if err := checkStateDir(dir, a.stderr); err != nil { // another user's master is out of sight, which is not to say that there is none
+	if err := checkStateDir(dir); err != nil { // another user's master is out of sight, which is not to say that there is none
 		return err
 	}
 	for pid, deadline := 0, time.Now().Add(masterWait); ; {
@@ -141,7 +141,7 @@ func (v *keyValue) Set(s string) error { v.text = s; return nil }
 func (v *keyValue) Type() string { return cmp.Or(v.word, kindWords[v.kind], "value") }
 
 var kindWords = map[kind]string{
-	kindNumber: "number", kindDuration: "duration", kindSize: "size", kindList: "list", kindPaths: "list", kindBool: "bool",
+	kindNumber: "number", kindDuration: "duration", kindSize: "size", kindList: "list", kindBool: "bool",
 }
 
 // A master is one run of `stint serve`.
@@ -198,7 +198,7 @@ func (m *master) run(ctx context.Context) (err error) {
 	if m.state, err = m.app.state(); err != nil {
 		return err
 	}
-	if err := checkStateDir(m.state, m.app.stderr); err != nil {
+	if err := checkStateDir(m.state); err != nil {
 		return err
 	}
 	_ = os.Setenv("STINT_STATE_DIR", m.state) // for commands inside of runs, however it was named here
@@ -241,8 +241,8 @@ const (
 	hurryLimit = 3 * time.Second  // for all, after the second signal
 )
 
-// signals returns a context that the first signal ends; the second one ends the runs at once. Soon after that, at the third one,
-// or if all takes too long, the program ends whatever hangs; the gates then end the agents, as when it is killed. A worker
+// signals returns a context that the first signal ends; the second one ends the runs at once. Soon after that, or if all takes
+// too long, the program ends whatever hangs; the gates then end the agents, as when it is killed. A worker
 // lets its runs end for as long as they take, so it has one signal more.
 func (m *master) signals(ctx context.Context, opened *atomic.Pointer[coordinator.Coordinator]) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -263,10 +263,7 @@ func (m *master) signals(ctx context.Context, opened *atomic.Pointer[coordinator
 			if c := opened.Load(); c != nil {
 				c.StopNow()
 			}
-			select {
-			case <-signals:
-			case <-time.After(hurryLimit):
-			}
+			time.Sleep(hurryLimit)
 		case <-time.After(queue.EndLimit(m.cfg.Grace) + closeLimit):
 		}
 		m.log.Warn("stopped at once: the next master looks after what is left")
@@ -291,21 +288,11 @@ func (m *master) logger() *slog.Logger {
 func (m *master) open(ctx context.Context) (c *coordinator.Coordinator, err error) {
 	config := m.coordinatorConfig(ctx)
 	open := func() (*coordinator.Coordinator, error) { return coordinator.Open(config) }
-	err = m.claim(ctx, func() (err error) {
-		c, err = interruptibly(lateBy(ctx, openGrace), "interrupted while the ledger was read", open)
+	err = m.claim(ctx, func() (err error) { // a master that is interrupted meanwhile ends as if killed
+		c, err = interruptibly(ctx, "interrupted while the ledger was read", open)
 		return err
 	})
 	return c, err
-}
-
-// openGrace is how long a master may go on opening the ledger after a signal. Then it ends as if killed.
-const openGrace = time.Second
-
-// lateBy returns a context that ends a while after ctx.
-func lateBy(ctx context.Context, while time.Duration) context.Context {
-	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() { time.AfterFunc(while, func() { cancel(context.Cause(ctx)) }) })
-	return late
 }
 
 // claim does what needs the lock, once that is free: a master in the background is asked to end after its runs.
@@ -660,11 +647,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator, leased *s
 	openPage := func() error {
 		if m.cfg.HTTP == httpOff {
 			o := m.cfg.origins["http"]
-			if o.layer == layerFile {
-				o.where = filepath.Join(filepath.Dir(m.cfg.file), o.where)
-			}
-			tries := map[layer]string{layerEnv: "unset " + o.where + ", and start the master anew", layerFlag: "stint serve, without --http"}
-			return task.Conflict(cmp.Or(tries[o.layer], "stint config set http "+findKey("http").def), "http is off (%s), so no port is opened for the page", o.where)
+			return task.Conflict("set http anew there, then: stint serve --stop", "http is off (%s), so no port is opened for the page", o.where)
 		}
 		addr := anyPort
 		if m.background {
@@ -691,8 +674,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator, leased *s
 		})
 		return nil
 	}
-	given, _ := m.cfg.masterSettings()
-	server = api.NewServer(roomsOf(c, schedules, room, instances, m.cfg.Governed, m.shared), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, given...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage, Line: taskLine, Table: writeTasks})
+	server = api.NewServer(roomsOf(c, schedules, room, instances, m.cfg.Governed, m.shared), api.Options{Version: versionName(), Log: m.log, Redact: m.cfg.Redact, Config: strings.Join(append([]string{m.cfg.digest()}, m.cfg.masterSettings()...), " "), RunOf: func(pid int) func() (string, error) { return runOf(m.state, pid) }, Agents: agentNames, Topics: topics(), LookAtAgents: lookAtAgents(m.cfg), OpenPage: openPage, Line: taskLine, Table: writeTasks})
 	if m.wantsHTTP() {
 		answer := openHTTP()
 		ports.Go(func() { serveHTTP(serving, answer, openHTTP, func(err error) { noteHTTP("", err) }) })
@@ -797,22 +779,9 @@ func tokenFile(state string) string { return filepath.Join(state, "token") }
 
 // offlineMaster is a master that only opens the state directory for a moment, where none is to run.
 func (a *app) offlineMaster(dir string, cfg *Config) *master {
-	return &master{app: a, cfg: cfg, state: dir, accounts: newAccountsFile(dir), log: slog.New(&hints{slog.DiscardHandler, a})}
-}
-
-// hints shows a person at the terminal what an offlineMaster has to say, such as which edits it took over.
-type hints struct {
-	slog.Handler
-	app *app
-}
-
-// Enabled implements slog.Handler.
-func (*hints) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
-
-// Handle implements slog.Handler.
-func (h *hints) Handle(_ context.Context, r slog.Record) error {
-	h.app.hint("stint: %s\n", r.Message)
-	return nil
+	m := &master{app: a, cfg: cfg, state: dir, accounts: newAccountsFile(dir)}
+	m.log = m.logger()
+	return m
 }
 
 // giveBackEvery is how often a master looks whether it may have memory to give back.

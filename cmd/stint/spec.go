@@ -113,7 +113,7 @@ func (a *app) runTasks(c *cobra.Command, o *taskOptions, specs []task.TaskSpec, 
 			a.hint("stint: your first task (output policy %s; see --policy); next: stint show @last, stint ls, stint help\n", escapeText(policy))
 		}
 	}
-	a.noteDemo(ctx, specs, views)
+	a.noteDemo(specs, views)
 	a.warnConfig(ctx)
 	a.warnSecrets(ctx, mapped(views, func(v *wire.TaskView) string { return v.Agent })...)
 	if o.detach {
@@ -124,7 +124,6 @@ func (a *app) runTasks(c *cobra.Command, o *taskOptions, specs []task.TaskSpec, 
 			}
 		}
 	}
-	a.warnLimits(ctx, views)
 	a.warnOtherPlace(ctx, views)
 	defer a.warnFindings(ctx)
 	first, ids := &views[0], idsOf(views)

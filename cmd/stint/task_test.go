@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +61,7 @@ func TestUsageErrors(t *testing.T) {
 		{"ls -a", "unknown shorthand flag", "stint ls -n 0"},
 		{"ls --agnet x", "unknown flag: --agnet", "stint ls --agent"},
 		{"ls --agent codx", `there is no agent "codx"`, "stint ls --agent codex"},
-		{"config set agent=demo", "an argument is missing", "stint config set agent demo"},
+		{"config set agent=demo", "an argument is missing", "stint config set --help"},
 		{"shwo", `there is no command "stint shwo"`, "stint show"},
 		{"frobnicate --hard", `there is no command "stint frobnicate"`, "stint --help"},
 		{"session sl --hard", `there is no command "stint session sl"`, "stint session ls"},
@@ -202,20 +201,6 @@ func TestInterruptibly(t *testing.T) {
 	if n, err = interruptibly(t.Context(), interrupted, func() (int, error) { return 2, nil }); n != 2 || err != nil {
 		t.Error(n, err)
 	}
-}
-
-// TestOpenGrace: a master that is opening its ledger goes on for a moment, and no longer.
-func TestOpenGrace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		late := lateBy(ctx, openGrace)
-		cancel(errDetached)
-		signaled := time.Now()
-		<-late.Done()
-		if waited := time.Since(signaled); waited != openGrace || !errors.Is(context.Cause(late), errDetached) {
-			t.Error(waited, context.Cause(late))
-		}
-	})
 }
 
 // TestLargeSpecFile: of a file that is too large not all is read.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"html"
 	"net/url"
@@ -48,7 +47,8 @@ func (a *app) uiCommand() *cobra.Command {
 		if err := durable.ReplaceFile(durable.OS, file, fmt.Appendf(nil, wayTo, address, address)); err != nil {
 			return fmt.Errorf("the way to the page: %w", err)
 		}
-		if err := open(ctx, browser); err != nil {
+		browser.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it outlives us
+		if err := browser.Start(); err != nil {
 			return &cliError{code: exitFailure, message: "the browser was not opened", err: err, try: "stint ui --print"}
 		}
 		a.hint("%s", opened(page, isTTY(a.stderr)))
@@ -97,26 +97,6 @@ func browserCommand(file string) *exec.Cmd {
 		return nil
 	}
 	return exec.Command("xdg-open", file)
-}
-
-// openWait is how long a browser has to say that it cannot be opened. One that is still there then is at work, and outlives us.
-const openWait = time.Second
-
-// open starts a browser in a session of its own.
-func open(ctx context.Context, browser *exec.Cmd) error {
-	browser.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := browser.Start(); err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- browser.Wait() }() // ends with the program
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(openWait):
-	case <-ctx.Done():
-	}
-	return nil
 }
 
 func (a *app) tokenCommand() *cobra.Command {

@@ -86,6 +86,8 @@ func workerID(state string) (uuid.UUID, error) {
 	return id, nil
 }
 
+const bothAccounts = "it takes one in the shared queue (stint account add --shared) and one of the same id and agent here (stint account add)"
+
 // openQueue connects to the shared queue, and says which of the accounts that were named cannot be used.
 func (m *master) openQueue(ctx context.Context) (q *shared.Queue, err error) {
 	if m.shared == nil {
@@ -98,19 +100,14 @@ func (m *master) openQueue(ctx context.Context) (q *shared.Queue, err error) {
 	err = m.shared.Do(ctx, func(queue *shared.Queue) error {
 		q = queue
 		list, err := q.Accounts(ctx)
+		usable := m.usable(list)
 		for _, id := range m.cfg.WorkerAccounts {
-			switch i := slices.IndexFunc(list, func(a shared.Account) bool { return a.ID == id }); {
-			case id == "auto" || err != nil:
-			case i < 0:
-				err = task.Invalid("stint account add --shared --tool AGENT --id "+id, "the shared queue has no account %s", id)
-			case m.accounts.find(id) == nil:
-				err = task.Invalid("stint account add, for a login of this machine", "there is no account %s here", id)
-			case m.accounts.find(id).Tool != list[i].Tool:
-				err = task.Invalid("stint account ls", "the account %s is for %s here, and in the shared queue for %s", id, m.accounts.find(id).Tool, list[i].Tool)
+			if err == nil && id != "auto" && !slices.Contains(usable, id) {
+				err = task.Invalid("stint account ls, and stint account ls --shared", "account %s cannot be used: %s", id, bothAccounts)
 			}
 		}
-		if err == nil && len(m.usable(list)) == 0 {
-			m.log.Warn("no account can be used: it takes one in the shared queue (stint account add --shared) and one of the same id here (stint account add)")
+		if err == nil && len(usable) == 0 {
+			m.log.Warn("no account can be used: " + bothAccounts)
 		}
 		return err
 	})

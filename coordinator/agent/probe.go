@@ -38,7 +38,6 @@ type CLI struct {
 	NoHome Problem // if it cannot write there: the reason follows
 	HomeIn string  // the variable that names a home which the CLI does not make; "": it makes its home
 	Tested Versions
-	Lacks  string                                           // a tool that most tasks need, as the CLI is configured, and what changes that, in one sentence; "": none
 	More   func(ctx context.Context, path string) []Problem // what else is wrong; nil: nothing
 }
 

@@ -144,8 +144,8 @@ func (b *Block) Token(env []string, read func(path string) (string, error)) (tok
 	return token, err
 }
 
-// Redact returns a URL without what may be a secret in it.
-func Redact(text string) string {
+// redactURL returns a URL without what may be a secret in it.
+func redactURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || text == "" {
 		return ""

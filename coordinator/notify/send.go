@@ -52,14 +52,14 @@ func (b *Block) Destinations(env []string, read func(path string) (string, error
 		}
 		return run(ctx, append(slices.Clone(env), "PATH="+task.SafePath(env, "")), e, "/bin/sh", append([]string{"-c", `exec "$@"`, "sh"}, notifier...)...)
 	})
-	add(b.Webhook != "", "webhook "+Redact(b.Webhook), func(ctx context.Context, e *Event) error {
+	add(b.Webhook != "", "webhook "+redactURL(b.Webhook), func(ctx context.Context, e *Event) error {
 		body, err := json.Marshal(e)
 		if err != nil {
 			return err
 		}
 		return post(ctx, b.Webhook, body, jsonBody)
 	})
-	add(b.Ntfy != "", "ntfy "+Redact(b.Ntfy), func(ctx context.Context, e *Event) error {
+	add(b.Ntfy != "", "ntfy "+redactURL(b.Ntfy), func(ctx context.Context, e *Event) error {
 		priority := "default"
 		if e.Event != Done && slices.Contains(Usual(), e.Event) {
 			priority = "high"
@@ -143,16 +143,10 @@ func (e *answerError) Error() string { return "the answer is " + e.status }
 
 const mostWait = 15 * time.Minute // whatever a server says
 
-// retryAfter returns when a server wants to be asked again: by its header, or, as Telegram says it, its body.
-func retryAfter(resp *http.Response, body []byte) time.Duration {
-	var said struct {
-		Parameters struct {
-			After int `json:"retry_after"`
-		} `json:"parameters"`
-	}
-	_ = json.Unmarshal(body, &said) // it may be anything
-	after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-	return time.Duration(min(max(after, said.Parameters.After, 0), int(mostWait.Seconds()))) * time.Second
+// retryAfter returns when a server wants to be asked again.
+func retryAfter(resp *http.Response) time.Duration {
+	after, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // it may be anything
+	return time.Duration(min(max(after, 0), int(mostWait.Seconds()))) * time.Second
 }
 
 // client follows no redirects.
@@ -171,7 +165,7 @@ func post(ctx context.Context, to string, body []byte, h http.Header) error {
 	if err != nil {
 		return err
 	}
-	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // also so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again
 	_ = resp.Body.Close()
 	switch {
 	case resp.StatusCode < 300:
@@ -179,7 +173,7 @@ func post(ctx context.Context, to string, body []byte, h http.Header) error {
 	case resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusRequestTimeout:
 		return &answerError{status: resp.Status, isRefusal: true}
 	}
-	return &answerError{status: resp.Status, after: retryAfter(resp, answer)}
+	return &answerError{status: resp.Status, after: retryAfter(resp)}
 }
 
 // A tail keeps the end of what is written to it.

@@ -17,12 +17,8 @@ import (
 // CLI implements [agent.Adapter]. A probe starts gemini only where its version stands in no package.json, because that takes a
 // second and more. Gemini finds a session to resume from its own workspace alone.
 func (g *Agent) CLI() *agent.CLI {
-	lacks := ""
-	if cmp.Or(g.ApprovalMode, "auto_edit") == "auto_edit" {
-		lacks = `gemini_approval_mode is "auto_edit": gemini can edit files and run no command, not even a test; let stint run those with --verify, or permit some with --allow (yolo and allow_dangerous = true permit all)`
-	}
 	return &agent.CLI{
-		Find: g.find, Version: g.version, Login: g.login, Tested: versions, Lacks: lacks, More: g.settingsProblems,
+		Find: g.find, Version: g.version, Login: g.login, Tested: versions, More: g.settingsProblems,
 		LogIn: "export GEMINI_API_KEY=...", Resume: state.ShellQuote(cmp.Or(g.Bin, "gemini")) + " --resume",
 		Home: g.home(), NoHome: agent.Problem{Text: "gemini cannot write its home, and then hangs without a word", Fatal: true},
 	}
