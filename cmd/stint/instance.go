@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -114,6 +115,11 @@ func (a *app) serverCommand() *cobra.Command {
 	most := 0
 	metrics := a.withJSON(command("metrics [OPTIONS] ID", "show the resources of a server over time", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		out, err := fromMaster[wire.MetricsBody](a, c, http.MethodGet, "/api/v1/admin/server-metrics/"+url.PathEscape(args[0])+"?limit="+strconv.Itoa(most), nil)
+		if err == nil && len(out.Metrics) > 0 && !a.json {
+			err = printText(a.stdout, sparkline("cpu", out.Metrics, 100, func(m *task.ServerMetric) float64 { return m.CPU })+
+				sparkline("memory", out.Metrics, 1, func(m *task.ServerMetric) float64 { return float64(m.MemUsed) })+
+				sparkline("load", out.Metrics, 1, func(m *task.ServerMetric) float64 { return m.Load }))
+		}
 		return printTable(a, out.Metrics, err, "no samples yet; the job server_metrics takes them: stint cron run server_metrics", []string{"SAMPLED", "CPU %", "MEMORY MIB", "OF", "DISK GIB", "OF", "LOAD"}, nil, func(m task.ServerMetric) (string, []string) {
 			return m.Server, []string{localTime(m.SampledAt), fmt.Sprint(m.CPU), fmt.Sprint(m.MemUsed), fmt.Sprint(m.MemTotal), fmt.Sprint(m.DiskUsed), fmt.Sprint(m.DiskTotal), fmt.Sprint(m.Load)}
 		})
@@ -130,4 +136,16 @@ func (a *app) serverCommand() *cobra.Command {
 				return s.ID, row
 			})
 		}))), metrics)
+}
+
+// sparkline draws figures, from 0 to the largest of them or to top, if that is more, and the last one as a number.
+func sparkline(name string, list []task.ServerMetric, top float64, figure func(*task.ServerMetric) float64) string {
+	figures, line := mapped(list, figure), ""
+	for _, n := range figures {
+		top = math.Max(top, n)
+	}
+	for _, n := range figures {
+		line += string([]rune("▁▂▃▄▅▆▇█")[int(min(7, 8*n/top))])
+	}
+	return fmt.Sprintf("%-7s %s %g\n", name, line, figures[len(figures)-1])
 }
