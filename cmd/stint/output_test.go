@@ -312,9 +312,9 @@ func TestDescribe(t *testing.T) {
 		},
 		Iterations: []state.Iteration{{Iteration: 1, ExitCode: -1, Duration: "9s", RunID: "r1"}, {Iteration: 2, ExitCode: 0, Duration: "1s", RunID: "r2"}, {Iteration: 1, Attempt: 2, ExitCode: 3, Duration: "1s", RunID: "r3"}},
 		Env:        []string{"HOME", "PATH"},
-	}, "claude --resume y", "priority (seq 12)", "7f3a  failed  Fix it\n", "brief", now, 0).String()
+	}, "claude --resume y", "priority (seq 12)", "brief", now, 0).String()
 	for _, want := range []string{
-		"status:        failed (exit) after 1m00s\n", "error:         one; two\n", "environment:   HOME PATH\n", "resume with:   claude --resume y\n", "edited by hand: priority (seq 12)\n", "chain:\n  7f3a  failed  Fix it\n", "prompt:\n  p1\n  p2\n", "answer:\n  r\n",
+		"status:        failed (exit) after 1m00s\n", "error:         one; two\n", "environment:   HOME PATH\n", "resume with:   claude --resume y\n", "edited by hand: priority (seq 12)\n", "prompt:\n  p1\n  p2\n", "answer:\n  r\n",
 		"verify:        make\niteration:     2 of 2\nlast check:    passed after 1s\n", "iterations:\n  1  did not end by itself after 9s, run r1\n  2  passed after 1s, run r2\n  attempt 2, iteration 1  exit code 3 after 1s, run r3\n",
 		"findings:\n  empty: it is; empty\n",
 	} {
@@ -408,80 +408,6 @@ func TestUsageTable(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		rows = rows[:2]
-	}
-}
-
-// A kin is a family of tasks, by id.
-type kin map[string]wire.TaskView
-
-// add adds a task that another one has queued; "" is none.
-func (k kin) add(id, parent string) {
-	k[id] = wire.TaskView{Task: state.Task{ID: id, Status: state.Done, Title: "t", TriggeredBy: parent, FollowUps: k[id].FollowUps}}
-	if p, ok := k[parent]; ok {
-		p.FollowUps = append(p.FollowUps, id)
-		k[parent] = p
-	}
-}
-
-// draw draws the chain of a task, and counts the others that are asked for.
-func (k kin) draw(t *testing.T, id string) (text string, asked int) {
-	t.Helper()
-	v := k[id]
-	text, err := drawChain(&v, func(id string) (wire.TaskView, error) {
-		asked++
-		if v, ok := k[id]; ok {
-			return v, nil
-		}
-		return wire.TaskView{Task: state.Task{ID: id, Title: "(there is no such task)"}}, nil
-	})
-	must(t, err)
-	return strings.ReplaceAll(text, "  done  t", ""), asked
-}
-
-// TestChain: a task that is alone, one whose parent is gone, and tasks in a circle, which a
-// person wrote. followup.txtar has whole chains.
-func TestChain(t *testing.T) {
-	k := kin{}
-	for _, pair := range []string{"alone", "orphan gone", "hen egg", "egg hen", "chick hen"} {
-		id, parent, _ := strings.Cut(pair, " ")
-		k.add(id, parent)
-	}
-	k.add("hen", "egg")
-	for id, want := range map[string]string{
-		"alone":  "",
-		"orphan": "gone    (there is no such task)\n└ orphan  (this task)\n",
-		"hen":    "…\negg\n└ hen  (this task)\n  └ chick\n",
-		"egg":    "…\nhen\n└ egg  (this task)\n└ chick\n",
-		"chick":  "…\negg\n└ hen\n  └ chick  (this task)\n",
-	} {
-		if got, _ := k.draw(t, id); got != want {
-			t.Errorf("of %s:\n%swant\n%s", id, got, want)
-		}
-	}
-}
-
-// TestChainIsBounded: whatever there is, some tasks of it are drawn, and always the one that is looked at.
-func TestChainIsBounded(t *testing.T) {
-	k := kin{}
-	k.add("t0", "")
-	for i := range 3 * maxChain {
-		k.add(fmt.Sprintf("t%d", i+1), fmt.Sprintf("t%d", i))
-		k.add(fmt.Sprintf("s%d", i+1), "t0")
-	}
-	for _, c := range []struct {
-		id     string
-		begins string
-		ends   string
-	}{
-		{"t0", "t0  (this task)\n└ t1\n  └ t2\n", fmt.Sprintf("  … and %d more\n", 3*maxChain)},
-		{"t2", "t0\n└ t1\n  └ t2  (this task)\n", fmt.Sprintf("  … and %d more\n", 3*maxChain)},
-		{"t60", fmt.Sprintf("…\nt%d\n└ t", 60-maxChain), "… and 1 more\n"},
-		{"s100", "t0\n└ t1\n  └ t2\n", fmt.Sprintf("└ s100  (this task)\n  … and %d more\n", 3*maxChain-1)},
-	} {
-		got, asked := k.draw(t, c.id)
-		if !strings.HasPrefix(got, c.begins) || !strings.HasSuffix(got, c.ends) || !strings.Contains(got, c.id+"  (this task)\n") || asked > 2*maxChain {
-			t.Errorf("of %s, %d tasks are asked for:\n%s", c.id, asked, got)
-		}
 	}
 }
 

@@ -74,10 +74,6 @@ func (a *app) showCommand() *cobra.Command {
 		default:
 			cfg, _ := a.base() // it is known, as is the directory: a master was asked
 			dir, _ := a.state()
-			chain, err := drawChain(&view, func(id string) (wire.TaskView, error) { return a.chainTask(ctx, id) })
-			if err != nil {
-				return err
-			}
 			policy := cmp.Or(view.OutputPolicy, cfg.forWorkspace(view.Workspace).origins["output_policy"].text)
 			p, err := ask(ctx, a.call, func(c *client.Client) (task.SentPrompt, error) { return c.Prompt(ctx, view.ID, "") })
 			if err == nil { // else it has not run, or the files of its run are gone
@@ -87,7 +83,7 @@ func (a *app) showCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d := describe(&view, resumeCommand(cfg, newAccountsFile(dir), &view.Task), byHand(sections), chain, policy, time.Now(), terminalWidth(a.stdout))
+			d := describe(&view, resumeCommand(cfg, newAccountsFile(dir), &view.Task), byHand(sections), policy, time.Now(), terminalWidth(a.stdout))
 			if withFiles {
 				d.text("collected files", cmp.Or(fileList(&view), "none were collected"))
 			}
@@ -136,8 +132,8 @@ func (d *description) text(name, value string) {
 }
 
 // describe returns the view for people. resume continues the agent's session by hand, edits is what was set by hand,
-// chain has the tasks before and behind, policy is what the agent was told about the look of the answer.
-func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Time, width int) *description {
+// policy is what the agent was told about the look of the answer.
+func describe(v *wire.TaskView, resume, edits, policy string, now time.Time, width int) *description {
 	d := &description{width: width}
 	d.line("task", v.ID)
 	d.prose("status", statusLine(v, now))
@@ -162,6 +158,9 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.line("limit waits", state.OrNone(v.LimitWaits))
 	d.line("not before", localTime(v.NotBefore))
 	d.line("after", strings.TrimSpace(strings.Join(v.After, " ")+" "+v.AfterPolicy))
+	d.line("queued by", v.TriggeredBy)
+	d.line("trigger", string(v.Trigger))
+	d.line("has queued", strings.Join(v.FollowUps, " "))
 	d.line("tenant", v.TenantID)
 	d.line("queue", v.Queue)
 	d.line("fallback", strings.Join(v.Fallback, " "))
@@ -191,7 +190,6 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.line("on issue", clip(v.OnIssue, 80))
 	d.prose("environment", strings.Join(v.Env, " "))
 	d.text("changed files", changedFiles(v))
-	d.text("chain", chain)
 	d.text("iterations", iterationList(v.Iterations))
 	d.text("verify output", v.VerifyOutput)
 	d.text("findings", strings.Join(mapped(v.Findings, func(f *state.Issue) string { return f.Kind + ": " + oneLine(f.Message) }), "\n"))
