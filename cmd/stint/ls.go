@@ -86,9 +86,6 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	if o.held = o.held && !slices.Contains(o.filter.Status, state.Queued); o.held {
 		o.filter.Status = append(o.filter.Status, state.Queued)
 	}
-	if name := o.filter.Agent; name != "" && !slices.Contains(agentNames, name) {
-		return usage("stint ls --agent "+cmp.Or(state.Nearest(name, agentNames), agentNames[0]), "there is no agent %q", name)
-	}
 	if !o.watch {
 		return a.list(c.Context(), o)
 	}
@@ -123,9 +120,6 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 	o.filter.Prompts, o.plain = a.json, !a.ids && !o.held && !o.tree && !o.watch
 	views, err := a.listed(ctx, o)
 	found := max(len(views), o.printed)
-	if err == nil && found == 0 && !o.archive {
-		err = a.checkSession(ctx, o.filter.Session)
-	}
 	if err != nil {
 		return err
 	}
@@ -238,19 +232,6 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 		views = views[:min(len(views), cmp.Or(limit, len(views)))]
 	}
 	return views, err
-}
-
-// checkSession returns an error if a master runs that knows no session of that name.
-func (a *app) checkSession(ctx context.Context, name string) error {
-	names := a.sessionNames(ctx)
-	if name == "" || names == nil || slices.Contains(names, name) {
-		return nil
-	}
-	try := "stint session ls"
-	if near := state.Nearest(name, names); near != "" {
-		try = "stint ls --session " + near
-	}
-	return &cliError{code: exitNotFound, message: fmt.Sprintf("there is no session %q", name), try: try}
 }
 
 func isRunning(v wire.TaskView) bool { return v.Status == state.Running }

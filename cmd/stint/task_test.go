@@ -61,7 +61,6 @@ func TestUsageErrors(t *testing.T) {
 		{"ls --all", "unknown flag: --all", "stint ls -n 0"},
 		{"ls -a", "unknown shorthand flag", "stint ls -n 0"},
 		{"ls --agnet x", "unknown flag: --agnet", "stint ls --agent"},
-		{"ls --agent codx", `there is no agent "codx"`, "stint ls --agent codex"},
 		{"config set agent=demo", "an argument is missing", "stint config set agent demo"},
 		{"shwo", `there is no command "stint shwo"`, "stint show"},
 		{"frobnicate --hard", `there is no command "stint frobnicate"`, "stint --help"},
