@@ -418,20 +418,18 @@ func TestDifferencesAreBounded(t *testing.T) {
 		r.Differences = append(r.Differences, postgres.Difference{Table: "tasks", ID: fmt.Sprint(i), Text: fmt.Sprintf("tasks %d: only\nhere", i)})
 	}
 	for _, c := range []struct {
-		all, json bool
-		lines     int
-		end       string
+		json  bool
+		lines int
+		end   string
 	}{
-		{false, false, 102, "and 50 more; with --all they are listed\n150 differences in 150 tasks, 1 run and 0 files, up to record 7; 2 tasks changed meanwhile, not compared\n"},
-		{true, false, 132, "and 20 more\n150 differences in 150 tasks, 1 run and 0 files, up to record 7; 2 tasks changed meanwhile, not compared\n"},
-		{false, true, 101, `{"seq":7,"tasks":150,"runs":1,"files":0,"differences":150,"inFlight":2}` + "\n"},
-		{true, true, 131, `{"seq":7,"tasks":150,"runs":1,"files":0,"differences":150,"inFlight":2}` + "\n"},
+		{false, 132, "and 20 more\n150 differences in 150 tasks, 1 run and 0 files, up to record 7; 2 tasks changed meanwhile, not compared\n"},
+		{true, 131, `{"seq":7,"tasks":150,"runs":1,"files":0,"differences":150,"inFlight":2}` + "\n"},
 	} {
 		var out bytes.Buffer
 		a := &app{stdout: &out, json: c.json}
-		must(t, a.printDifferences(&r, c.all))
+		must(t, a.printDifferences(&r))
 		if lines := strings.Count(out.String(), "\n"); lines != c.lines || !strings.HasSuffix(out.String(), c.end) {
-			t.Errorf("all %v, JSON %v: %d lines, want %d that end with %q:\n%.200s", c.all, c.json, lines, c.lines, c.end, out.String())
+			t.Errorf("JSON %v: %d lines, want %d that end with %q:\n%.200s", c.json, lines, c.lines, c.end, out.String())
 		}
 		if c.json && !json.Valid([]byte(strings.SplitN(out.String(), "\n", 2)[0])) {
 			t.Errorf("no JSON: %.100s", out.String())

@@ -31,7 +31,6 @@ func (a *app) syncCommand() *cobra.Command {
 		o.Anew = true
 		return a.writeMirror(ctx, dir, o)
 	}
-	var all bool
 	verify := a.onMirror("verify", "compare the mirror with the ledger", func(ctx context.Context, dir string, o postgres.Options) error {
 		read, stop := a.startCounter(ctx, dir, "comparing")
 		r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) { return read(upTo) })
@@ -42,9 +41,8 @@ func (a *app) syncCommand() *cobra.Command {
 		if len(r.Differences) > 0 {
 			err = &cliError{code: exitFailure} // the list says it
 		}
-		return cmp.Or(a.printDifferences(&r, all), err)
+		return cmp.Or(a.printDifferences(&r), err)
 	})
-	verify.Flags().BoolVar(&all, "all", false, fmt.Sprintf("list all differences, not only the first %d", shownDifferences))
 	return group(command("sync", "compare or update the mirror of the ledger in PostgreSQL", nil, nil),
 		a.noRun(a.onMirror("once", "bring the mirror up to date, and exit", a.writeMirror)),
 		a.withMirror("status", "show how far the mirror is behind", a.mirrorStatus), verify,
@@ -328,31 +326,20 @@ func (s *mirrorStatus) String() string {
 	return d.String()
 }
 
-// shownDifferences is how many differences are listed without --all.
-const shownDifferences = 100
-
-// printDifferences prints the differences that are to be shown, and the summary.
-func (a *app) printDifferences(r *postgres.Report, all bool) error {
-	shown := r.Differences
-	if !all {
-		shown = shown[:min(len(shown), shownDifferences)]
-	}
+// printDifferences prints the differences that were kept, and the summary.
+func (a *app) printDifferences(r *postgres.Report) error {
 	sum := struct {
 		*postgres.Report
 		Differences int `json:"differences"`
 		InFlight    int `json:"inFlight"`
 	}{r, len(r.Differences) + r.More, r.InFlight}
-	for _, d := range shown {
+	for _, d := range r.Differences {
 		if err := a.print(d, oneLine(d.Text)); err != nil {
 			return err
 		}
 	}
-	if more := sum.Differences - len(shown); more > 0 && !a.json {
-		text := fmt.Sprintf("and %d more", more)
-		if !all {
-			text += "; with --all they are listed"
-		}
-		if err := printText(a.stdout, text); err != nil {
+	if r.More > 0 && !a.json {
+		if err := printText(a.stdout, fmt.Sprintf("and %d more", r.More)); err != nil {
 			return err
 		}
 	}
