@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -32,9 +31,7 @@ func (a *app) syncCommand() *cobra.Command {
 		return a.writeMirror(ctx, dir, o)
 	}
 	verify := a.onMirror("verify", "compare the mirror with the ledger", func(ctx context.Context, dir string, o postgres.Options) error {
-		read, stop := a.startCounter(ctx, dir, "comparing")
-		r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) { return read(upTo) })
-		stop()
+		r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) { return readMirrored(ctx, dir, upTo) })
 		if err != nil {
 			return err
 		}
@@ -115,37 +112,21 @@ func syncError(ctx context.Context, err error) error {
 	return err
 }
 
-// A counter is a ledger that counts what is asked of it, by any number of goroutines, for the progress line.
-type counter struct {
+// A mirrored is what the mirror of a state directory is made of.
+type mirrored struct {
 	*statedir.Snapshot
 	accounts *accountsFile
-	tasks    *atomic.Int64
-}
-
-// TaskRecord implements postgres.Source.
-func (t counter) TaskRecord(id string) (task.TaskRecord, error) {
-	t.tasks.Add(1)
-	return t.Snapshot.TaskRecord(id)
 }
 
 // Accounts implements postgres.Source.
-func (t counter) Accounts() []state.AccountUse {
-	return state.WithConfigured(t.Snapshot.Accounts(), t.accounts.configs())
+func (m mirrored) Accounts() []state.AccountUse {
+	return state.WithConfigured(m.Snapshot.Accounts(), m.accounts.configs())
 }
 
-// startCounter shows how many tasks of what read has returned have been looked at while a command works.
-func (a *app) startCounter(ctx context.Context, dir, doing string) (read func(upTo uint64) (counter, error), stop func()) {
-	tasks, begin := new(atomic.Int64), time.Now()
-	read = func(upTo uint64) (counter, error) {
-		l, err := statedir.ReadSnapshot(ctx, dir, upTo)
-		return counter{l, newAccountsFile(dir), tasks}, err
-	}
-	return read, a.drawWhile(ctx, func(ctx context.Context) {
-		for next := firstProgress; task.Sleep(ctx, next) == nil; next = time.Second {
-			line := fmt.Sprintf("%s %s · %s", doing, ago(time.Since(begin)), count(int(tasks.Load()), "task"))
-			_, _ = fmt.Fprintf(a.stderr, "\r\x1b[K%s", clip(line, lineWidth(a.stderr)))
-		}
-	})
+// readMirrored reads a state directory up to a record; 0: all of it.
+func readMirrored(ctx context.Context, dir string, upTo uint64) (mirrored, error) {
+	l, err := statedir.ReadSnapshot(ctx, dir, upTo)
+	return mirrored{l, newAccountsFile(dir)}, err
 }
 
 // writeMirror brings the mirror up to date, or writes it anew, and says how much that was.
@@ -156,21 +137,18 @@ func (a *app) writeMirror(ctx context.Context, dir string, o postgres.Options) (
 			return err // before anything is made in the database
 		}
 	}
-	doing, before := "rebuilding", postgres.Position{}
+	var before postgres.Position
 	if !o.Anew {
-		doing = "copying"
 		if before, err = postgres.Look(ctx, o); err != nil {
 			return err
 		}
 	}
-	read, stop := a.startCounter(ctx, dir, doing)
 	var w struct {
 		postgres.Position
 		Records uint64  `json:"records"` // that the mirror did not have
 		Seconds float64 `json:"seconds"`
 	}
-	w.Position, err = postgres.Once(ctx, o, func() (postgres.Source, error) { return read(0) })
-	stop()
+	w.Position, err = postgres.Once(ctx, o, func() (postgres.Source, error) { return readMirrored(ctx, dir, 0) })
 	if err != nil {
 		return err
 	}

@@ -136,18 +136,6 @@ func (a *app) printEnd(v wire.TaskView, err error) error {
 	return a.print(v, text)
 }
 
-// drawWhile lets draw write to a terminal, if stderr is one, in a goroutine that stop ends.
-func (a *app) drawWhile(ctx context.Context, draw func(context.Context)) (stop func()) {
-	if a.quiet || !canDraw(a.stderr) {
-		return func() {}
-	}
-	end := inBackground(ctx, draw)
-	return func() {
-		end()
-		_, _ = fmt.Fprint(a.stderr, "\r\x1b[K") // removes the line
-	}
-}
-
 // inBackground runs f in a goroutine that the function that it returns ends.
 func inBackground(ctx context.Context, f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -181,7 +169,10 @@ func (a *app) look(ctx context.Context, id string, first, pace time.Duration, se
 // each second, elsewhere in a line now and then.
 func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
 	one, told := a.another(), "" // while a finds its way to another master
-	if !a.quiet && !canDraw(a.stderr) {
+	switch {
+	case a.quiet:
+		return func() {}
+	case !canDraw(a.stderr):
 		return inBackground(ctx, func(ctx context.Context) {
 			one.look(ctx, id, progressPace, progressPace, func(v *wire.TaskView, err error) {
 				if err == nil && !v.Status.Terminal() && doing(v) != told {
@@ -191,7 +182,7 @@ func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
 			})
 		})
 	}
-	return a.drawWhile(ctx, func(ctx context.Context) {
+	end := inBackground(ctx, func(ctx context.Context) {
 		one.look(ctx, id, firstProgress, time.Second, func(v *wire.TaskView, err error) {
 			line := "waiting for a master"
 			if err == nil {
@@ -204,6 +195,10 @@ func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
 			_, _ = fmt.Fprint(one.stderr, "\r\x1b[K", line)
 		})
 	})
+	return func() {
+		end()
+		_, _ = fmt.Fprint(a.stderr, "\r\x1b[K") // removes the line
+	}
 }
 
 // doing returns what a task does, on one line, escaped: the step of its run, or why it waits.
