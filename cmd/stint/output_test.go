@@ -215,16 +215,15 @@ func TestProgressLine(t *testing.T) {
 		width int
 		want  string
 	}{
-		{running, 80, "codex 5f21a9c2 · starting · 2m14s"},
-		{test, 80, "codex 5f21a9c2 · $ go test ./... · 12s · 2m14s in all · 48.2k tokens"},
-		{test, 60, "codex 5f21a9c2 · $ go test ./... · 12s · 2m14s in all"},
-		{test, 40, "codex 5f21a9c2 · $ go test ./... · 12s"},
-		{test, 25, "$ go test ./... · 12s"},
-		{event(task.LogEvent{Kind: task.LogMessage, Text: "テスト\nを修正します"}), 40, "codex 5f21a9c2 · テスト を修正… · 2m14s"},
-		{event(task.LogEvent{Kind: task.LogCommand, State: task.LogCompleted, Text: "go test"}), 80, "codex 5f21a9c2 · thinking · 2m14s"},
-		{event(task.LogEvent{Kind: task.LogRetry, Text: "waiting for the network"}), 80, "codex 5f21a9c2 · waiting for the network · 2m14s"},
-		{event(task.LogEvent{Kind: task.LogEdit, State: task.LogStarted, Text: "a\x1b[2J", Added: 3}), 80, `codex 5f21a9c2 · edit a\x1b[2J +3 · 12s · 2m14s in all`},
-		{with(func(v *wire.TaskView) { v.LastOutput = now.Add(-2 * time.Minute) }), 80, "codex 5f21a9c2 · starting · silent 2m00s · 2m14s"},
+		{running, 80, "codex 5f21a9c2 · 2m14s · starting"},
+		{test, 80, "codex 5f21a9c2 · 2m14s · 48.2k tokens · for 12s: $ go test ./..."},
+		{test, 60, "codex 5f21a9c2 · 2m14s · 48.2k tokens · for 12s: $ go test …"},
+		{test, 25, "codex 5f21a9c2 · 2m14s ·…"},
+		{event(task.LogEvent{Kind: task.LogMessage, Text: "テスト\nを修正します"}), 40, "codex 5f21a9c2 · 2m14s · テスト を修正…"},
+		{event(task.LogEvent{Kind: task.LogCommand, State: task.LogCompleted, Text: "go test"}), 80, "codex 5f21a9c2 · 2m14s · thinking"},
+		{event(task.LogEvent{Kind: task.LogRetry, Text: "waiting for the network"}), 80, "codex 5f21a9c2 · 2m14s · waiting for the network"},
+		{event(task.LogEvent{Kind: task.LogEdit, State: task.LogStarted, Text: "a\x1b[2J", Added: 3}), 80, `codex 5f21a9c2 · 2m14s · for 12s: edit a\x1b[2J +3`},
+		{with(func(v *wire.TaskView) { v.LastOutput = now.Add(-2 * time.Minute) }), 80, "codex 5f21a9c2 · 2m14s · silent 2m00s · starting"},
 		{with(func(v *wire.TaskView) { v.Status, v.Why = state.Queued, "behind x\nin the lane\x1b" }), 80, `behind x; in the lane\x1b`},
 		{with(func(v *wire.TaskView) { v.Settling, v.Why = true, "a save is settled" }), 10, "a save is…"},
 	} {

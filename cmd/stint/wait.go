@@ -220,44 +220,27 @@ func doing(v *wire.TaskView) string {
 	return "thinking"
 }
 
-// progressLine returns what a task does, in at most width columns: "codex 5f21a9c2 · $ go test
-// ./… · 12s · 2m14s in all · 48.2k tokens". What does not fit is left out, the step last.
+// progressLine returns what a task does, cut to width columns: "codex 5f21a9c2 · 2m14s ·
+// 48.2k tokens · for 12s: $ go test ./…". The step stands last, for it may be long.
 func progressLine(v *wire.TaskView, now time.Time, width int) string {
 	step := doing(v)
 	if v.Status != state.Running || v.Settling || v.RunStartedAt.IsZero() {
-		if v.Waits != "" && textWidth(step) > width {
-			step = "waiting: " + escapeText(oneLine(v.Waits))
-		}
 		return clip(step, width)
 	}
-	var ends []string
-	all := ""
-	if e := v.Event; e != nil && e.State == task.LogStarted {
-		ends = append(ends, ago(now.Sub(e.Time)))
-		all = " in all"
-	} else if silent := now.Sub(v.LastOutput); !v.LastOutput.IsZero() && silent >= silentAfter {
-		ends = append(ends, "silent "+ago(silent))
-	}
-	ends = append(ends, ago(now.Sub(v.RunStartedAt))+all)
+	parts := []string{strings.TrimSpace(v.Agent + " " + shortID(v.ID)), ago(now.Sub(v.RunStartedAt))}
 	used := v.Usage.InputTokens + v.Usage.OutputTokens
 	if v.Event != nil {
 		used += v.Event.Tokens
 	}
 	if used > 0 {
-		ends = append(ends, task.FormatTokens(used))
+		parts = append(parts, task.FormatTokens(used))
 	}
-	who, end := strings.TrimSpace(v.Agent+" "+shortID(v.ID))+" · ", ""
-	if width < 30 {
-		who = ""
+	if e := v.Event; e != nil && e.State == task.LogStarted {
+		step = "for " + ago(now.Sub(e.Time)) + ": " + step
+	} else if silent := now.Sub(v.LastOutput); !v.LastOutput.IsZero() && silent >= silentAfter {
+		parts = append(parts, "silent "+ago(silent))
 	}
-	least := textWidth(who) + min(12, textWidth(step))
-	for _, e := range ends {
-		if least+textWidth(end+" · "+e) > width {
-			break
-		}
-		end += " · " + e
-	}
-	return clip(who+clip(step, width-textWidth(who+end))+end, width)
+	return clip(strings.Join(append(parts, step), " · "), width)
 }
 
 // outcomeLine returns in a line how a task ended, how long it took, what it has changed, used and found.
