@@ -2,8 +2,8 @@ package api
 
 import (
 	"context"
+	"mime"
 	"net/http"
-	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -62,14 +62,11 @@ func (s *Server) file(ctx context.Context, in *fileInput) (*streamOutput, error)
 	return &streamOutput{Body: func(w http.ResponseWriter, r *http.Request) {
 		defer func() { _ = content.Close() }() // it was only read
 		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+extValue(path.Base(in.Name)))
+		w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(in.Name)}))
 		w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'") // no browser shows it as a page of ours, or at all
 		http.ServeContent(&rangeWriter{ResponseWriter: w}, r, "", content.Modified, content)
 	}}, nil
 }
-
-// extValue writes a text as a value of RFC 8187: all but letters, digits and what cannot end anything is escaped.
-func extValue(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
 // A rangeWriter is for [http.ServeContent]. It makes a problem of a range that cannot be had, which net/http tells as plain text.
 // Of a content that changes while it is read, the answer ends before its length is reached, which the client sees.
