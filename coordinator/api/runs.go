@@ -5,7 +5,6 @@ import (
 	"mime"
 	"net/http"
 	"path"
-	"strings"
 	"time"
 
 	"stint/coordinator/api/wire"
@@ -25,7 +24,7 @@ type (
 
 	fileInput struct {
 		Ref
-		Name  string `path:"name" doc:"As the list of files has it: its slashes are written as they are, whatever else is escaped" example:"report.md"`
+		Name  string `path:"name" doc:"As the list of files has it; its slashes may be escaped" example:"report.md"`
 		Run   string `query:"run" doc:"As with the list of files" example:"1"`
 		Range string `header:"Range" doc:"Of bytes, such as bytes=0-999, or bytes=-1000 for the last ones" example:"bytes=-1000"`
 	}
@@ -44,14 +43,6 @@ func (s *Server) runRoutes() {
 	})
 	register(s, op(http.MethodGet, "/v1/tasks/{id}/files/{name}", "task-file", "Read a file of a task", "The content, in whole or the part that Range names.", http.StatusRequestedRangeNotSatisfiable).alias("/v1/tasks/{id}/files/{name...}"), s.file) // the other path has a name with slashes
 	register(s, op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "Read what the runs of a task wrote", "The runs of the last attempt, in their order, or with run one of them. Of stream=events each line is a LogEvent, and stint logs shows it. With follow the answer goes on until the task has ended. Without tail and follow it has an ETag: with If-None-Match the answer is 304 while nothing was added.", http.StatusRequestedRangeNotSatisfiable), s.logs)
-}
-
-// Resolve refuses a name that needs another reading than ours to be understood.
-func (in *fileInput) Resolve(r *http.Request) error {
-	if strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") {
-		return &task.Error{Code: task.CodeInvalid, Message: "a slash of the path is escaped", Hint: "write it as it is", Field: "name"}
-	}
-	return nil
 }
 
 func (s *Server) file(ctx context.Context, in *fileInput) (*streamOutput, error) {
