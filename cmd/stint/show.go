@@ -77,7 +77,7 @@ func (a *app) showCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d := describe(&view, resumeCommand(cfg, newAccountsFile(dir), &view.Task), byHand(sections), time.Now(), terminalWidth(a.stdout))
+			d := describe(&view, resumeCommand(cfg, newAccountsFile(dir), &view.Task), byHand(sections), time.Now())
 			if withFiles {
 				d.text("collected files", cmp.Or(fileList(&view), "none were collected"))
 			}
@@ -98,20 +98,7 @@ func (a *app) showCommand() *cobra.Command {
 }
 
 // A description is made of lines "name: value", without those that say nothing.
-type description struct {
-	strings.Builder
-	width int // of a line of prose; 0: any
-}
-
-// prose adds a line that is wrapped at words: nobody copies it.
-func (d *description) prose(name, value string) {
-	if d.width > 0 {
-		value = strings.Join(wrap(value, max(20, d.width-15)), "\n"+strings.Repeat(" ", 15))
-	}
-	if value != "" {
-		d.WriteString(pad(name+":", 14) + " " + value + "\n")
-	}
-}
+type description struct{ strings.Builder }
 
 func (d *description) line(name, value string) {
 	if value != "" {
@@ -126,13 +113,13 @@ func (d *description) text(name, value string) {
 }
 
 // describe returns the view for people. resume continues the agent's session by hand, edits is what was set by hand.
-func describe(v *wire.TaskView, resume, edits string, now time.Time, width int) *description {
-	d := &description{width: width}
+func describe(v *wire.TaskView, resume, edits string, now time.Time) *description {
+	d := &description{}
 	d.line("task", v.ID)
-	d.prose("status", statusLine(v, now))
-	d.prose("why", oneLine(v.Why))
-	d.prose("error", oneLine(v.Error))
-	d.prose("note", oneLine(v.Note))
+	d.line("status", statusLine(v, now))
+	d.line("why", v.Why)
+	d.line("error", v.Error)
+	d.line("note", v.Note)
 	d.line("session", v.SessionKey)
 	d.line("agent", strings.TrimSpace(v.Agent+" "+v.Model))
 	d.line("agent session", v.AgentSession)
@@ -167,8 +154,8 @@ func describe(v *wire.TaskView, resume, edits string, now time.Time, width int) 
 	d.line("created", localTime(v.CreatedAt))
 	d.line("started", localTime(v.StartedAt))
 	d.line("updated", localTime(v.UpdatedAt))
-	d.prose("changes", changesLine(v))
-	d.prose("tokens", tokens(v.Usage))
+	d.line("changes", changesLine(v))
+	d.line("tokens", tokens(v.Usage))
 	files := v.RunDir
 	if files != "" && rundir.Removed(&v.Task, files) != nil {
 		files = "none any more: removed, as retention says or by hand"
@@ -181,7 +168,7 @@ func describe(v *wire.TaskView, resume, edits string, now time.Time, width int) 
 	d.line("output policy", clip(v.OutputPolicy, 80))
 	d.line("on failure", clip(v.OnFailure, 80))
 	d.line("on issue", clip(v.OnIssue, 80))
-	d.prose("environment", strings.Join(v.Env, " "))
+	d.line("environment", strings.Join(v.Env, " "))
 	d.text("changed files", changedFiles(v))
 	d.text("iterations", iterationList(v.Iterations))
 	d.text("verify output", v.VerifyOutput)
