@@ -364,8 +364,8 @@ func taskLine(v wire.TaskView, look wire.Look) []byte {
 	if v.TriggeredBy != "" && !strings.Contains(v.Title, "└─ ") {
 		mark = "↳ " // another task has queued it
 	}
-	if waits := waitText(&v, look.Now); look.Width > 0 && look.Width < 80 && waits != "" {
-		status = clip(waits, max(8, look.Width-26))
+	if v.Waits != "" && look.Width > 0 && look.Width < 80 {
+		status = clip(v.Waits, max(8, look.Width-26))
 	}
 	if !v.CreatedAt.IsZero() { // one that was written by hand knows that only once it has run
 		made = strconv.FormatInt(v.CreatedAt.UnixMicro(), 10)
@@ -431,30 +431,14 @@ const silentAfter = time.Minute
 
 // statusNow is statusText, with what the task waits for, or that its agent is silent.
 func statusNow(v *wire.TaskView, now time.Time) string {
-	if waits := waitText(v, now); waits != "" {
-		return string(v.Status) + " (" + waits + ")"
+	if v.Waits != "" {
+		return string(v.Status) + " (" + v.Waits + ")"
 	}
 	silent := now.Sub(v.LastOutput)
 	if v.Status != state.Running || v.Phase == state.PhaseVerify || v.LastOutput.IsZero() || silent < silentAfter {
 		return statusText(v)
 	}
 	return string(v.Status) + " (silent " + ago(silent) + ")"
-}
-
-// waitText returns in a few words what a task waits for, and in any case the time that its user has named.
-func waitText(v *wire.TaskView, now time.Time) string {
-	if v.Waits == "" {
-		return ""
-	}
-	due := v.NotBefore.In(now.Location())
-	at := due.Format("2006-01-02 15:04")
-	if due.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		at = due.Format("15:04")
-	}
-	if v.Waits == at || v.Tried() || !due.After(now) {
-		return v.Waits
-	}
-	return v.Waits + ", " + at
 }
 
 // laneName returns the name of a session, and "-" for a lane of a directory or of one task.
