@@ -86,7 +86,7 @@ func TestTaskTable(t *testing.T) {
 	evil := "a\tb\nc\rd\x1b[2J\u009b\u202ee\xff"
 	views := []wire.TaskView{
 		{Task: state.Task{ID: one, Status: state.Failed, Reason: state.Class(evil), SessionKey: evil, Agent: evil, Title: evil, CreatedAt: now.Add(-90 * time.Second), StartedAt: now.Add(-5 * time.Second), UpdatedAt: now}},
-		{Task: state.Task{ID: two, Status: state.Queued, Title: "x", TriggeredBy: one, NotBefore: now.Add(time.Hour)}, Waits: "b" + evil},
+		{Task: state.Task{ID: two, Status: state.Queued, Title: "x", TriggeredBy: one}, Waits: "b" + evil},
 		{Task: state.Task{ID: "mine", Status: state.Draft, Agent: "codex", Changes: &state.Changes{Files: 1}, Title: "x", CreatedAt: now.Add(-3 * time.Hour)}},
 	}
 	var lines []byte
@@ -97,7 +97,7 @@ func TestTaskTable(t *testing.T) {
 	want := [][]string{
 		{"ID", "STATUS", "TIME", "AGE", "SESSION", "AGENT", "CHANGES", "PROMPT"},
 		{"f56b17d8", "failed (" + text + ")", "5s", "1m30s", text, text, "", text},
-		{"5f21a9c2", "queued (b" + text + ", 14:00)", "", "-", "", "", "", "↳ x"},
+		{"5f21a9c2", "queued (b" + text + ")", "", "-", "", "", "", "↳ x"},
 		{"mine", "draft", "", "3h00m", "", "codex", "1 file", "x"},
 	}
 	for _, isColoured := range []bool{false, true} {

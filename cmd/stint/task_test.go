@@ -91,7 +91,6 @@ func TestUsageErrors(t *testing.T) {
 		{"task x --session=", "--session is empty", ""},
 		{"task x --after=", "--after is empty", ""},
 		{"task x --fallback=", "--fallback is empty", ""},
-		{"task x --after-policy any", "--after names none", ""},
 		{"task x --after y --after-policy all", `after-policy "all"`, ""},
 		{"enqueue x --agent codex --tool claude", "--agent and --tool exclude each other", ""},
 		{"task x --parallel --session y", "--parallel and --session exclude each other", ""},
