@@ -86,9 +86,6 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	if o.held = o.held && !slices.Contains(o.filter.Status, state.Queued); o.held {
 		o.filter.Status = append(o.filter.Status, state.Queued)
 	}
-	if name := o.filter.Agent; name != "" && !slices.Contains(agentNames, name) {
-		return usage("stint ls --agent "+cmp.Or(state.Nearest(name, agentNames), agentNames[0]), "there is no agent %q", name)
-	}
 	if !o.watch {
 		return a.list(c.Context(), o)
 	}
@@ -123,9 +120,6 @@ func (a *app) list(ctx context.Context, o *lsOptions) error {
 	o.filter.Prompts, o.plain = a.json, !a.ids && !o.held && !o.tree && !o.watch
 	views, err := a.listed(ctx, o)
 	found := max(len(views), o.printed)
-	if err == nil && found == 0 && !o.archive {
-		err = a.checkSession(ctx, o.filter.Session)
-	}
 	if err != nil {
 		return err
 	}
@@ -238,19 +232,6 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 		views = views[:min(len(views), cmp.Or(limit, len(views)))]
 	}
 	return views, err
-}
-
-// checkSession returns an error if a master runs that knows no session of that name.
-func (a *app) checkSession(ctx context.Context, name string) error {
-	names := a.sessionNames(ctx)
-	if name == "" || names == nil || slices.Contains(names, name) {
-		return nil
-	}
-	try := "stint session ls"
-	if near := state.Nearest(name, names); near != "" {
-		try = "stint ls --session " + near
-	}
-	return &cliError{code: exitNotFound, message: fmt.Sprintf("there is no session %q", name), try: try}
 }
 
 func isRunning(v wire.TaskView) bool { return v.Status == state.Running }
@@ -383,8 +364,8 @@ func taskLine(v wire.TaskView, look wire.Look) []byte {
 	if v.TriggeredBy != "" && !strings.Contains(v.Title, "└─ ") {
 		mark = "↳ " // another task has queued it
 	}
-	if waits := waitText(&v, look.Now); look.Width > 0 && look.Width < 80 && waits != "" {
-		status = clip(waits, max(8, look.Width-26))
+	if v.Waits != "" && look.Width > 0 && look.Width < 80 {
+		status = clip(v.Waits, max(8, look.Width-26))
 	}
 	if !v.CreatedAt.IsZero() { // one that was written by hand knows that only once it has run
 		made = strconv.FormatInt(v.CreatedAt.UnixMicro(), 10)
@@ -397,7 +378,7 @@ func taskLine(v wire.TaskView, look wire.Look) []byte {
 func writeTasks(w io.Writer, lines []byte, look wire.Look) error {
 	count := bytes.Count(lines, []byte("\n"))
 	rows := append(make([][]string, 0, count+1), []string{"ID", "STATUS", "TIME", "AGE", "SESSION", "AGENT", "CHANGES", "PROMPT"})
-	cells, ids, colours, hasChanged := make([]string, 0, count*9), make([]string, 0, count), make([]string, 1, count+1), false
+	cells, colours, hasChanged := make([]string, 0, count*9), make([]string, 1, count+1), false
 	for line := range strings.Lines(string(lines)) {
 		for cell := range strings.SplitSeq(strings.TrimSuffix(line, "\n"), "\t") {
 			cells = append(cells, cell)
@@ -407,10 +388,8 @@ func writeTasks(w io.Writer, lines []byte, look wire.Look) error {
 			row[3] = ago(look.Now.Sub(time.UnixMicro(made)))
 		}
 		hasChanged = hasChanged || row[6] != ""
-		ids, colours, rows = append(ids, row[0]), append(colours, sgr[state.Status(row[8])]), append(rows, row[:8])
-	}
-	for i, short := range shortIDs(ids) {
-		rows[i+1][0] = short
+		row[0] = shortID(row[0])
+		colours, rows = append(colours, sgr[state.Status(row[8])]), append(rows, row[:8])
 	}
 	if !hasChanged {
 		drop(rows, "CHANGES")
@@ -452,30 +431,14 @@ const silentAfter = time.Minute
 
 // statusNow is statusText, with what the task waits for, or that its agent is silent.
 func statusNow(v *wire.TaskView, now time.Time) string {
-	if waits := waitText(v, now); waits != "" {
-		return string(v.Status) + " (" + waits + ")"
+	if v.Waits != "" {
+		return string(v.Status) + " (" + v.Waits + ")"
 	}
 	silent := now.Sub(v.LastOutput)
 	if v.Status != state.Running || v.Phase == state.PhaseVerify || v.LastOutput.IsZero() || silent < silentAfter {
 		return statusText(v)
 	}
 	return string(v.Status) + " (silent " + ago(silent) + ")"
-}
-
-// waitText returns in a few words what a task waits for, and in any case the time that its user has named.
-func waitText(v *wire.TaskView, now time.Time) string {
-	if v.Waits == "" {
-		return ""
-	}
-	due := v.NotBefore.In(now.Location())
-	at := due.Format("2006-01-02 15:04")
-	if due.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		at = due.Format("15:04")
-	}
-	if v.Waits == at || v.Tried() || !due.After(now) {
-		return v.Waits
-	}
-	return v.Waits + ", " + at
 }
 
 // laneName returns the name of a session, and "-" for a lane of a directory or of one task.

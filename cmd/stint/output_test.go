@@ -61,21 +61,6 @@ func FuzzSafeWriter(f *testing.F) {
 	})
 }
 
-func TestShortIDs(t *testing.T) {
-	const one, two = "01a1fcac-dc95-7885-9f7b-39cdf56b17d8", "01a1fcac-dc6d-769a-8c86-84d75f21a9c2"
-	for _, c := range []struct{ ids, want []string }{
-		{[]string{one, two}, []string{"f56b17d8", "5f21a9c2"}},
-		{[]string{one, two, "01a1fcac-dc6d-769a-8c86-84d05f21a9c2"}, []string{"df56b17d8", "75f21a9c2", "05f21a9c2"}},
-		{[]string{one, one}, []string{"f56b17d8", "f56b17d8"}},
-		{[]string{"short"}, []string{"short"}},
-		{[]string{"fix-login-bug-1", one}, []string{"fix-login-bug-1", "f56b17d8"}},
-	} {
-		if got := shortIDs(c.ids); !slices.Equal(got, c.want) {
-			t.Errorf("%q: %q, want %q", c.ids, got, c.want)
-		}
-	}
-}
-
 func TestLaneName(t *testing.T) {
 	for key, want := range map[string]string{"web": "web", "dir:/home/ana/shop": "-", "task:x": "-", "": ""} {
 		if got := laneName(key); got != want {
@@ -101,7 +86,7 @@ func TestTaskTable(t *testing.T) {
 	evil := "a\tb\nc\rd\x1b[2J\u009b\u202ee\xff"
 	views := []wire.TaskView{
 		{Task: state.Task{ID: one, Status: state.Failed, Reason: state.Class(evil), SessionKey: evil, Agent: evil, Title: evil, CreatedAt: now.Add(-90 * time.Second), StartedAt: now.Add(-5 * time.Second), UpdatedAt: now}},
-		{Task: state.Task{ID: two, Status: state.Queued, Title: "x", TriggeredBy: one, NotBefore: now.Add(time.Hour)}, Waits: "b" + evil},
+		{Task: state.Task{ID: two, Status: state.Queued, Title: "x", TriggeredBy: one}, Waits: "b" + evil},
 		{Task: state.Task{ID: "mine", Status: state.Draft, Agent: "codex", Changes: &state.Changes{Files: 1}, Title: "x", CreatedAt: now.Add(-3 * time.Hour)}},
 	}
 	var lines []byte
@@ -112,7 +97,7 @@ func TestTaskTable(t *testing.T) {
 	want := [][]string{
 		{"ID", "STATUS", "TIME", "AGE", "SESSION", "AGENT", "CHANGES", "PROMPT"},
 		{"f56b17d8", "failed (" + text + ")", "5s", "1m30s", text, text, "", text},
-		{"5f21a9c2", "queued (b" + text + ", 14:00)", "", "-", "", "", "", "↳ x"},
+		{"5f21a9c2", "queued (b" + text + ")", "", "-", "", "", "", "↳ x"},
 		{"mine", "draft", "", "3h00m", "", "codex", "1 file", "x"},
 	}
 	for _, isColoured := range []bool{false, true} {
@@ -215,16 +200,15 @@ func TestProgressLine(t *testing.T) {
 		width int
 		want  string
 	}{
-		{running, 80, "codex 5f21a9c2 · starting · 2m14s"},
-		{test, 80, "codex 5f21a9c2 · $ go test ./... · 12s · 2m14s in all · 48.2k tokens"},
-		{test, 60, "codex 5f21a9c2 · $ go test ./... · 12s · 2m14s in all"},
-		{test, 40, "codex 5f21a9c2 · $ go test ./... · 12s"},
-		{test, 25, "$ go test ./... · 12s"},
-		{event(task.LogEvent{Kind: task.LogMessage, Text: "テスト\nを修正します"}), 40, "codex 5f21a9c2 · テスト を修正… · 2m14s"},
-		{event(task.LogEvent{Kind: task.LogCommand, State: task.LogCompleted, Text: "go test"}), 80, "codex 5f21a9c2 · thinking · 2m14s"},
-		{event(task.LogEvent{Kind: task.LogRetry, Text: "waiting for the network"}), 80, "codex 5f21a9c2 · waiting for the network · 2m14s"},
-		{event(task.LogEvent{Kind: task.LogEdit, State: task.LogStarted, Text: "a\x1b[2J", Added: 3}), 80, `codex 5f21a9c2 · edit a\x1b[2J +3 · 12s · 2m14s in all`},
-		{with(func(v *wire.TaskView) { v.LastOutput = now.Add(-2 * time.Minute) }), 80, "codex 5f21a9c2 · starting · silent 2m00s · 2m14s"},
+		{running, 80, "codex 5f21a9c2 · 2m14s · starting"},
+		{test, 80, "codex 5f21a9c2 · 2m14s · 48.2k tokens · for 12s: $ go test ./..."},
+		{test, 60, "codex 5f21a9c2 · 2m14s · 48.2k tokens · for 12s: $ go test …"},
+		{test, 25, "codex 5f21a9c2 · 2m14s ·…"},
+		{event(task.LogEvent{Kind: task.LogMessage, Text: "テスト\nを修正します"}), 40, "codex 5f21a9c2 · 2m14s · テスト を修正…"},
+		{event(task.LogEvent{Kind: task.LogCommand, State: task.LogCompleted, Text: "go test"}), 80, "codex 5f21a9c2 · 2m14s · thinking"},
+		{event(task.LogEvent{Kind: task.LogRetry, Text: "waiting for the network"}), 80, "codex 5f21a9c2 · 2m14s · waiting for the network"},
+		{event(task.LogEvent{Kind: task.LogEdit, State: task.LogStarted, Text: "a\x1b[2J", Added: 3}), 80, `codex 5f21a9c2 · 2m14s · for 12s: edit a\x1b[2J +3`},
+		{with(func(v *wire.TaskView) { v.LastOutput = now.Add(-2 * time.Minute) }), 80, "codex 5f21a9c2 · 2m14s · silent 2m00s · starting"},
 		{with(func(v *wire.TaskView) { v.Status, v.Why = state.Queued, "behind x\nin the lane\x1b" }), 80, `behind x; in the lane\x1b`},
 		{with(func(v *wire.TaskView) { v.Settling, v.Why = true, "a save is settled" }), 10, "a save is…"},
 	} {
@@ -312,9 +296,9 @@ func TestDescribe(t *testing.T) {
 		},
 		Iterations: []state.Iteration{{Iteration: 1, ExitCode: -1, Duration: "9s", RunID: "r1"}, {Iteration: 2, ExitCode: 0, Duration: "1s", RunID: "r2"}, {Iteration: 1, Attempt: 2, ExitCode: 3, Duration: "1s", RunID: "r3"}},
 		Env:        []string{"HOME", "PATH"},
-	}, "claude --resume y", "priority (seq 12)", "7f3a  failed  Fix it\n", "brief", now, 0).String()
+	}, "claude --resume y", "priority (seq 12)", now).String()
 	for _, want := range []string{
-		"status:        failed (exit) after 1m00s\n", "error:         one; two\n", "environment:   HOME PATH\n", "resume with:   claude --resume y\n", "edited by hand: priority (seq 12)\n", "chain:\n  7f3a  failed  Fix it\n", "prompt:\n  p1\n  p2\n", "answer:\n  r\n",
+		"status:        failed (exit) after 1m00s\n", "error:         one; two\n", "environment:   HOME PATH\n", "resume with:   claude --resume y\n", "edited by hand: priority (seq 12)\n", "prompt:\n  p1\n  p2\n", "answer:\n  r\n",
 		"verify:        make\niteration:     2 of 2\nlast check:    passed after 1s\n", "iterations:\n  1  did not end by itself after 9s, run r1\n  2  passed after 1s, run r2\n  attempt 2, iteration 1  exit code 3 after 1s, run r3\n",
 		"findings:\n  empty: it is; empty\n",
 	} {
@@ -411,80 +395,6 @@ func TestUsageTable(t *testing.T) {
 	}
 }
 
-// A kin is a family of tasks, by id.
-type kin map[string]wire.TaskView
-
-// add adds a task that another one has queued; "" is none.
-func (k kin) add(id, parent string) {
-	k[id] = wire.TaskView{Task: state.Task{ID: id, Status: state.Done, Title: "t", TriggeredBy: parent, FollowUps: k[id].FollowUps}}
-	if p, ok := k[parent]; ok {
-		p.FollowUps = append(p.FollowUps, id)
-		k[parent] = p
-	}
-}
-
-// draw draws the chain of a task, and counts the others that are asked for.
-func (k kin) draw(t *testing.T, id string) (text string, asked int) {
-	t.Helper()
-	v := k[id]
-	text, err := drawChain(&v, func(id string) (wire.TaskView, error) {
-		asked++
-		if v, ok := k[id]; ok {
-			return v, nil
-		}
-		return wire.TaskView{Task: state.Task{ID: id, Title: "(there is no such task)"}}, nil
-	})
-	must(t, err)
-	return strings.ReplaceAll(text, "  done  t", ""), asked
-}
-
-// TestChain: a task that is alone, one whose parent is gone, and tasks in a circle, which a
-// person wrote. followup.txtar has whole chains.
-func TestChain(t *testing.T) {
-	k := kin{}
-	for _, pair := range []string{"alone", "orphan gone", "hen egg", "egg hen", "chick hen"} {
-		id, parent, _ := strings.Cut(pair, " ")
-		k.add(id, parent)
-	}
-	k.add("hen", "egg")
-	for id, want := range map[string]string{
-		"alone":  "",
-		"orphan": "gone    (there is no such task)\n└ orphan  (this task)\n",
-		"hen":    "…\negg\n└ hen  (this task)\n  └ chick\n",
-		"egg":    "…\nhen\n└ egg  (this task)\n└ chick\n",
-		"chick":  "…\negg\n└ hen\n  └ chick  (this task)\n",
-	} {
-		if got, _ := k.draw(t, id); got != want {
-			t.Errorf("of %s:\n%swant\n%s", id, got, want)
-		}
-	}
-}
-
-// TestChainIsBounded: whatever there is, some tasks of it are drawn, and always the one that is looked at.
-func TestChainIsBounded(t *testing.T) {
-	k := kin{}
-	k.add("t0", "")
-	for i := range 3 * maxChain {
-		k.add(fmt.Sprintf("t%d", i+1), fmt.Sprintf("t%d", i))
-		k.add(fmt.Sprintf("s%d", i+1), "t0")
-	}
-	for _, c := range []struct {
-		id     string
-		begins string
-		ends   string
-	}{
-		{"t0", "t0  (this task)\n└ t1\n  └ t2\n", fmt.Sprintf("  … and %d more\n", 3*maxChain)},
-		{"t2", "t0\n└ t1\n  └ t2  (this task)\n", fmt.Sprintf("  … and %d more\n", 3*maxChain)},
-		{"t60", fmt.Sprintf("…\nt%d\n└ t", 60-maxChain), "… and 1 more\n"},
-		{"s100", "t0\n└ t1\n  └ t2\n", fmt.Sprintf("└ s100  (this task)\n  … and %d more\n", 3*maxChain-1)},
-	} {
-		got, asked := k.draw(t, c.id)
-		if !strings.HasPrefix(got, c.begins) || !strings.HasSuffix(got, c.ends) || !strings.Contains(got, c.id+"  (this task)\n") || asked > 2*maxChain {
-			t.Errorf("of %s, %d tasks are asked for:\n%s", c.id, asked, got)
-		}
-	}
-}
-
 // A list of differences that nobody would read is cut, and its length told.
 func TestDifferencesAreBounded(t *testing.T) {
 	r := postgres.Report{Seq: 7, Tasks: 150, Runs: 1, InFlight: 2, More: 20}
@@ -492,20 +402,18 @@ func TestDifferencesAreBounded(t *testing.T) {
 		r.Differences = append(r.Differences, postgres.Difference{Table: "tasks", ID: fmt.Sprint(i), Text: fmt.Sprintf("tasks %d: only\nhere", i)})
 	}
 	for _, c := range []struct {
-		all, json bool
-		lines     int
-		end       string
+		json  bool
+		lines int
+		end   string
 	}{
-		{false, false, 102, "and 50 more; with --all they are listed\n150 differences in 150 tasks, 1 run and 0 files, up to record 7; 2 tasks changed meanwhile, not compared\n"},
-		{true, false, 132, "and 20 more\n150 differences in 150 tasks, 1 run and 0 files, up to record 7; 2 tasks changed meanwhile, not compared\n"},
-		{false, true, 101, `{"seq":7,"tasks":150,"runs":1,"files":0,"differences":150,"inFlight":2}` + "\n"},
-		{true, true, 131, `{"seq":7,"tasks":150,"runs":1,"files":0,"differences":150,"inFlight":2}` + "\n"},
+		{false, 132, "and 20 more\n150 differences in 150 tasks, 1 run and 0 files, up to record 7; 2 tasks changed meanwhile, not compared\n"},
+		{true, 131, `{"seq":7,"tasks":150,"runs":1,"files":0,"differences":150,"inFlight":2}` + "\n"},
 	} {
 		var out bytes.Buffer
 		a := &app{stdout: &out, json: c.json}
-		must(t, a.printDifferences(&r, c.all))
+		must(t, a.printDifferences(&r))
 		if lines := strings.Count(out.String(), "\n"); lines != c.lines || !strings.HasSuffix(out.String(), c.end) {
-			t.Errorf("all %v, JSON %v: %d lines, want %d that end with %q:\n%.200s", c.all, c.json, lines, c.lines, c.end, out.String())
+			t.Errorf("JSON %v: %d lines, want %d that end with %q:\n%.200s", c.json, lines, c.lines, c.end, out.String())
 		}
 		if c.json && !json.Valid([]byte(strings.SplitN(out.String(), "\n", 2)[0])) {
 			t.Errorf("no JSON: %.100s", out.String())

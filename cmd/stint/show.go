@@ -16,7 +16,6 @@ import (
 	"stint/coordinator/api/wire"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
-	"stint/prompt"
 	"stint/state"
 )
 
@@ -74,20 +73,11 @@ func (a *app) showCommand() *cobra.Command {
 		default:
 			cfg, _ := a.base() // it is known, as is the directory: a master was asked
 			dir, _ := a.state()
-			chain, err := drawChain(&view, func(id string) (wire.TaskView, error) { return a.chainTask(ctx, id) })
-			if err != nil {
-				return err
-			}
-			policy := cmp.Or(view.OutputPolicy, cfg.forWorkspace(view.Workspace).origins["output_policy"].text)
-			p, err := ask(ctx, a.call, func(c *client.Client) (task.SentPrompt, error) { return c.Prompt(ctx, view.ID, "") })
-			if err == nil { // else it has not run, or the files of its run are gone
-				policy = cmp.Or(prompt.SentPolicy(p.Prompt), policy)
-			}
 			sections, err := ask(ctx, a.call, func(c *client.Client) ([]byte, error) { return c.Raw(ctx, view.ID) })
 			if err != nil {
 				return err
 			}
-			d := describe(&view, resumeCommand(cfg, newAccountsFile(dir), &view.Task), byHand(sections), chain, policy, time.Now(), terminalWidth(a.stdout))
+			d := describe(&view, resumeCommand(cfg, newAccountsFile(dir), &view.Task), byHand(sections), time.Now())
 			if withFiles {
 				d.text("collected files", cmp.Or(fileList(&view), "none were collected"))
 			}
@@ -108,20 +98,7 @@ func (a *app) showCommand() *cobra.Command {
 }
 
 // A description is made of lines "name: value", without those that say nothing.
-type description struct {
-	strings.Builder
-	width int // of a line of prose; 0: any
-}
-
-// prose adds a line that is wrapped at words: nobody copies it.
-func (d *description) prose(name, value string) {
-	if d.width > 0 {
-		value = strings.Join(wrap(value, max(20, d.width-15)), "\n"+strings.Repeat(" ", 15))
-	}
-	if value != "" {
-		d.WriteString(pad(name+":", 14) + " " + value + "\n")
-	}
-}
+type description struct{ strings.Builder }
 
 func (d *description) line(name, value string) {
 	if value != "" {
@@ -135,15 +112,14 @@ func (d *description) text(name, value string) {
 	}
 }
 
-// describe returns the view for people. resume continues the agent's session by hand, edits is what was set by hand,
-// chain has the tasks before and behind, policy is what the agent was told about the look of the answer.
-func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Time, width int) *description {
-	d := &description{width: width}
+// describe returns the view for people. resume continues the agent's session by hand, edits is what was set by hand.
+func describe(v *wire.TaskView, resume, edits string, now time.Time) *description {
+	d := &description{}
 	d.line("task", v.ID)
-	d.prose("status", statusLine(v, now))
-	d.prose("why", oneLine(v.Why))
-	d.prose("error", oneLine(v.Error))
-	d.prose("note", oneLine(v.Note))
+	d.line("status", statusLine(v, now))
+	d.line("why", v.Why)
+	d.line("error", v.Error)
+	d.line("note", v.Note)
 	d.line("session", v.SessionKey)
 	d.line("agent", strings.TrimSpace(v.Agent+" "+v.Model))
 	d.line("agent session", v.AgentSession)
@@ -162,6 +138,9 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.line("limit waits", state.OrNone(v.LimitWaits))
 	d.line("not before", localTime(v.NotBefore))
 	d.line("after", strings.TrimSpace(strings.Join(v.After, " ")+" "+v.AfterPolicy))
+	d.line("queued by", v.TriggeredBy)
+	d.line("trigger", string(v.Trigger))
+	d.line("has queued", strings.Join(v.FollowUps, " "))
 	d.line("tenant", v.TenantID)
 	d.line("queue", v.Queue)
 	d.line("fallback", strings.Join(v.Fallback, " "))
@@ -175,8 +154,8 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 	d.line("created", localTime(v.CreatedAt))
 	d.line("started", localTime(v.StartedAt))
 	d.line("updated", localTime(v.UpdatedAt))
-	d.prose("changes", changesLine(v))
-	d.prose("tokens", tokens(v.Usage))
+	d.line("changes", changesLine(v))
+	d.line("tokens", tokens(v.Usage))
 	files := v.RunDir
 	if files != "" && rundir.Removed(&v.Task, files) != nil {
 		files = "none any more: removed, as retention says or by hand"
@@ -186,12 +165,11 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 		d.line("archived", "archive/"+v.Archived)
 	}
 	d.line("edited by hand", edits)
-	d.line("output policy", clip(policy, 80))
+	d.line("output policy", clip(v.OutputPolicy, 80))
 	d.line("on failure", clip(v.OnFailure, 80))
 	d.line("on issue", clip(v.OnIssue, 80))
-	d.prose("environment", strings.Join(v.Env, " "))
+	d.line("environment", strings.Join(v.Env, " "))
 	d.text("changed files", changedFiles(v))
-	d.text("chain", chain)
 	d.text("iterations", iterationList(v.Iterations))
 	d.text("verify output", v.VerifyOutput)
 	d.text("findings", strings.Join(mapped(v.Findings, func(f *state.Issue) string { return f.Kind + ": " + oneLine(f.Message) }), "\n"))

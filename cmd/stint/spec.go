@@ -116,14 +116,6 @@ func (a *app) runTasks(c *cobra.Command, o *taskOptions, specs []task.TaskSpec, 
 	a.noteDemo(specs, views)
 	a.warnConfig(ctx)
 	a.warnSecrets(ctx, mapped(views, func(v *wire.TaskView) string { return v.Agent })...)
-	if o.detach {
-		may := newAccountsFile(dir).danger(base, inContainer)
-		for i := range views {
-			if _, err := may(views[i].AccountName()); err != nil {
-				a.hint("stint: warning: task %s will be refused: %v\n", shortID(views[i].ID), err)
-			}
-		}
-	}
 	a.warnOtherPlace(ctx, views)
 	defer a.warnFindings(ctx)
 	first, ids := &views[0], idsOf(views)

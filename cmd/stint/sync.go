@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -30,20 +29,16 @@ func (a *app) syncCommand() *cobra.Command {
 		o.Anew = true
 		return a.writeMirror(ctx, dir, o)
 	}
-	var all bool
 	verify := a.onMirror("verify", "compare the mirror with the ledger", func(ctx context.Context, dir string, o postgres.Options) error {
-		read, stop := a.startCounter(ctx, dir, "comparing")
-		r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) { return read(upTo) })
-		stop()
+		r, err := postgres.Verify(ctx, o, func(upTo uint64) (postgres.VerifySource, error) { return readMirrored(ctx, dir, upTo) })
 		if err != nil {
 			return err
 		}
 		if len(r.Differences) > 0 {
 			err = &cliError{code: exitFailure} // the list says it
 		}
-		return cmp.Or(a.printDifferences(&r, all), err)
+		return cmp.Or(a.printDifferences(&r), err)
 	})
-	verify.Flags().BoolVar(&all, "all", false, fmt.Sprintf("list all differences, not only the first %d", shownDifferences))
 	return group(command("sync", "compare or update the mirror of the ledger in PostgreSQL", nil, nil),
 		a.noRun(a.onMirror("once", "bring the mirror up to date, and exit", a.writeMirror)),
 		a.withMirror("status", "show how far the mirror is behind", a.mirrorStatus), verify,
@@ -116,37 +111,21 @@ func syncError(ctx context.Context, err error) error {
 	return err
 }
 
-// A counter is a ledger that counts what is asked of it, by any number of goroutines, for the progress line.
-type counter struct {
+// A mirrored is what the mirror of a state directory is made of.
+type mirrored struct {
 	*statedir.Snapshot
 	accounts *accountsFile
-	tasks    *atomic.Int64
-}
-
-// TaskRecord implements postgres.Source.
-func (t counter) TaskRecord(id string) (task.TaskRecord, error) {
-	t.tasks.Add(1)
-	return t.Snapshot.TaskRecord(id)
 }
 
 // Accounts implements postgres.Source.
-func (t counter) Accounts() []state.AccountUse {
-	return state.WithConfigured(t.Snapshot.Accounts(), t.accounts.configs())
+func (m mirrored) Accounts() []state.AccountUse {
+	return state.WithConfigured(m.Snapshot.Accounts(), m.accounts.configs())
 }
 
-// startCounter shows how many tasks of what read has returned have been looked at while a command works.
-func (a *app) startCounter(ctx context.Context, dir, doing string) (read func(upTo uint64) (counter, error), stop func()) {
-	tasks, begin := new(atomic.Int64), time.Now()
-	read = func(upTo uint64) (counter, error) {
-		l, err := statedir.ReadSnapshot(ctx, dir, upTo)
-		return counter{l, newAccountsFile(dir), tasks}, err
-	}
-	return read, a.drawWhile(ctx, func(ctx context.Context) {
-		for next := firstProgress; task.Sleep(ctx, next) == nil; next = time.Second {
-			line := fmt.Sprintf("%s %s · %s", doing, ago(time.Since(begin)), count(int(tasks.Load()), "task"))
-			_, _ = fmt.Fprintf(a.stderr, "\r\x1b[K%s", clip(line, lineWidth(a.stderr)))
-		}
-	})
+// readMirrored reads a state directory up to a record; 0: all of it.
+func readMirrored(ctx context.Context, dir string, upTo uint64) (mirrored, error) {
+	l, err := statedir.ReadSnapshot(ctx, dir, upTo)
+	return mirrored{l, newAccountsFile(dir)}, err
 }
 
 // writeMirror brings the mirror up to date, or writes it anew, and says how much that was.
@@ -157,21 +136,18 @@ func (a *app) writeMirror(ctx context.Context, dir string, o postgres.Options) (
 			return err // before anything is made in the database
 		}
 	}
-	doing, before := "rebuilding", postgres.Position{}
+	var before postgres.Position
 	if !o.Anew {
-		doing = "copying"
 		if before, err = postgres.Look(ctx, o); err != nil {
 			return err
 		}
 	}
-	read, stop := a.startCounter(ctx, dir, doing)
 	var w struct {
 		postgres.Position
 		Records uint64  `json:"records"` // that the mirror did not have
 		Seconds float64 `json:"seconds"`
 	}
-	w.Position, err = postgres.Once(ctx, o, func() (postgres.Source, error) { return read(0) })
-	stop()
+	w.Position, err = postgres.Once(ctx, o, func() (postgres.Source, error) { return readMirrored(ctx, dir, 0) })
 	if err != nil {
 		return err
 	}
@@ -327,31 +303,20 @@ func (s *mirrorStatus) String() string {
 	return d.String()
 }
 
-// shownDifferences is how many differences are listed without --all.
-const shownDifferences = 100
-
-// printDifferences prints the differences that are to be shown, and the summary.
-func (a *app) printDifferences(r *postgres.Report, all bool) error {
-	shown := r.Differences
-	if !all {
-		shown = shown[:min(len(shown), shownDifferences)]
-	}
+// printDifferences prints the differences that were kept, and the summary.
+func (a *app) printDifferences(r *postgres.Report) error {
 	sum := struct {
 		*postgres.Report
 		Differences int `json:"differences"`
 		InFlight    int `json:"inFlight"`
 	}{r, len(r.Differences) + r.More, r.InFlight}
-	for _, d := range shown {
+	for _, d := range r.Differences {
 		if err := a.print(d, oneLine(d.Text)); err != nil {
 			return err
 		}
 	}
-	if more := sum.Differences - len(shown); more > 0 && !a.json {
-		text := fmt.Sprintf("and %d more", more)
-		if !all {
-			text += "; with --all they are listed"
-		}
-		if err := printText(a.stdout, text); err != nil {
+	if r.More > 0 && !a.json {
+		if err := printText(a.stdout, fmt.Sprintf("and %d more", r.More)); err != nil {
 			return err
 		}
 	}

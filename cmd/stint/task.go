@@ -161,11 +161,7 @@ func (a *app) awaitAnswer(ctx context.Context, submitted *wire.TaskView) error {
 		const most = 20
 		lines := strings.Split(text, "\n")
 		a.hint("stint: %s printed:\n", escapeText(oneLine(view.VerifyCommand)))
-		if left := len(lines) - most; left > 0 {
-			a.hint("  … (more of it: stint logs %s)\n", shortID(view.ID))
-			lines = lines[left:]
-		}
-		for _, line := range lines {
+		for _, line := range lines[max(0, len(lines)-most):] {
 			a.hint("  %s\n", clip(escapeText(line), 200))
 		}
 	}
@@ -228,9 +224,6 @@ func taskEnd(view *wire.TaskView) error {
 func nextStep(view *wire.TaskView, code int) string {
 	id := shortID(view.ID)
 	switch {
-	case strings.HasPrefix(view.Error, state.CameAfter): // the last one that it names failed by itself
-		first, _, _ := strings.Cut(view.Error[strings.LastIndex(view.Error, state.CameAfter)+len(state.CameAfter):], ",")
-		return "stint retry " + first + ", then stint retry " + id
 	case view.Reason == state.ClassAgentMissing:
 		return "stint doctor"
 	case view.Reason == state.ClassAuth && slices.ContainsFunc([]string{"billing", "check your plan", "credit", "payment"}, func(s string) bool {

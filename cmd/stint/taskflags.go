@@ -105,9 +105,6 @@ func (a *app) place(o *taskOptions, s *task.TaskSpec) error {
 	if s.Notify && len(base.Notify) == 0 {
 		return usage("stint help configuration", "--notify needs a [[notify]] block in %s, and there is none", base.file)
 	}
-	if s.MaxIterations > 0 && s.VerifyCommand == "" {
-		a.hint("stint: --max-iterations has no effect without --verify\n")
-	}
 	if s.Isolation != state.IsolationTemp || s.Workspace != "" {
 		s.Workspace, err = workspace(s.Workspace, base.WorkspaceRoot)
 	}
@@ -173,9 +170,6 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 	if s.OutputPolicy, err = textOrFile(s.OutputPolicy); err != nil {
 		message, _ := explain(err)
 		return usage("--policy brief, final, none or @FILE", "--policy: %s", strings.Replace(message, "the prompt", "the policy", 1))
-	}
-	if c.Flags().Changed("after-policy") && len(s.After) == 0 && o.file == "" {
-		return usage(try, "--after-policy says how to wait for other tasks, and --after names none")
 	}
 	if o.at != "" {
 		if s.NotBefore, err = parseAt(o.at, now); err != nil {

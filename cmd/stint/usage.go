@@ -39,9 +39,6 @@ func (a *app) usageCommand() *cobra.Command {
 		if err != nil {
 			return usage(try, "--until: %v", err)
 		}
-		if !to.IsZero() && !from.Before(to) {
-			return usage(try, "nothing can lie between --since %s and --until %s", since, until)
-		}
 		var rows []task.UsageRow
 		dir, none, err := a.stateMissing()
 		if err == nil && !none {

@@ -136,18 +136,6 @@ func (a *app) printEnd(v wire.TaskView, err error) error {
 	return a.print(v, text)
 }
 
-// drawWhile lets draw write to a terminal, if stderr is one, in a goroutine that stop ends.
-func (a *app) drawWhile(ctx context.Context, draw func(context.Context)) (stop func()) {
-	if a.quiet || !canDraw(a.stderr) {
-		return func() {}
-	}
-	end := inBackground(ctx, draw)
-	return func() {
-		end()
-		_, _ = fmt.Fprint(a.stderr, "\r\x1b[K") // removes the line
-	}
-}
-
 // inBackground runs f in a goroutine that the function that it returns ends.
 func inBackground(ctx context.Context, f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -181,7 +169,10 @@ func (a *app) look(ctx context.Context, id string, first, pace time.Duration, se
 // each second, elsewhere in a line now and then.
 func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
 	one, told := a.another(), "" // while a finds its way to another master
-	if !a.quiet && !canDraw(a.stderr) {
+	switch {
+	case a.quiet:
+		return func() {}
+	case !canDraw(a.stderr):
 		return inBackground(ctx, func(ctx context.Context) {
 			one.look(ctx, id, progressPace, progressPace, func(v *wire.TaskView, err error) {
 				if err == nil && !v.Status.Terminal() && doing(v) != told {
@@ -191,7 +182,7 @@ func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
 			})
 		})
 	}
-	return a.drawWhile(ctx, func(ctx context.Context) {
+	end := inBackground(ctx, func(ctx context.Context) {
 		one.look(ctx, id, firstProgress, time.Second, func(v *wire.TaskView, err error) {
 			line := "waiting for a master"
 			if err == nil {
@@ -204,6 +195,10 @@ func (a *app) startProgress(ctx context.Context, id string) (stop func()) {
 			_, _ = fmt.Fprint(one.stderr, "\r\x1b[K", line)
 		})
 	})
+	return func() {
+		end()
+		_, _ = fmt.Fprint(a.stderr, "\r\x1b[K") // removes the line
+	}
 }
 
 // doing returns what a task does, on one line, escaped: the step of its run, or why it waits.
@@ -225,44 +220,27 @@ func doing(v *wire.TaskView) string {
 	return "thinking"
 }
 
-// progressLine returns what a task does, in at most width columns: "codex 5f21a9c2 · $ go test
-// ./… · 12s · 2m14s in all · 48.2k tokens". What does not fit is left out, the step last.
+// progressLine returns what a task does, cut to width columns: "codex 5f21a9c2 · 2m14s ·
+// 48.2k tokens · for 12s: $ go test ./…". The step stands last, for it may be long.
 func progressLine(v *wire.TaskView, now time.Time, width int) string {
 	step := doing(v)
 	if v.Status != state.Running || v.Settling || v.RunStartedAt.IsZero() {
-		if v.Waits != "" && textWidth(step) > width {
-			step = "waiting: " + escapeText(oneLine(v.Waits))
-		}
 		return clip(step, width)
 	}
-	var ends []string
-	all := ""
-	if e := v.Event; e != nil && e.State == task.LogStarted {
-		ends = append(ends, ago(now.Sub(e.Time)))
-		all = " in all"
-	} else if silent := now.Sub(v.LastOutput); !v.LastOutput.IsZero() && silent >= silentAfter {
-		ends = append(ends, "silent "+ago(silent))
-	}
-	ends = append(ends, ago(now.Sub(v.RunStartedAt))+all)
+	parts := []string{strings.TrimSpace(v.Agent + " " + shortID(v.ID)), ago(now.Sub(v.RunStartedAt))}
 	used := v.Usage.InputTokens + v.Usage.OutputTokens
 	if v.Event != nil {
 		used += v.Event.Tokens
 	}
 	if used > 0 {
-		ends = append(ends, task.FormatTokens(used))
+		parts = append(parts, task.FormatTokens(used))
 	}
-	who, end := strings.TrimSpace(v.Agent+" "+shortID(v.ID))+" · ", ""
-	if width < 30 {
-		who = ""
+	if e := v.Event; e != nil && e.State == task.LogStarted {
+		step = "for " + ago(now.Sub(e.Time)) + ": " + step
+	} else if silent := now.Sub(v.LastOutput); !v.LastOutput.IsZero() && silent >= silentAfter {
+		parts = append(parts, "silent "+ago(silent))
 	}
-	least := textWidth(who) + min(12, textWidth(step))
-	for _, e := range ends {
-		if least+textWidth(end+" · "+e) > width {
-			break
-		}
-		end += " · " + e
-	}
-	return clip(who+clip(step, width-textWidth(who+end))+end, width)
+	return clip(strings.Join(append(parts, step), " · "), width)
 }
 
 // outcomeLine returns in a line how a task ended, how long it took, what it has changed, used and found.

@@ -147,7 +147,7 @@ func TestFileIsServedToBeSaved(t *testing.T) {
 	w := get(s, "/v1/tasks/a/files/out/"+url.PathEscape("ü \"x\";.html"))
 	want := map[string]string{
 		"Content-Type": "application/octet-stream", "Content-Length": "5", "Accept-Ranges": "bytes", "X-Content-Type-Options": "nosniff",
-		"Content-Security-Policy": "sandbox; default-src 'none'", "Content-Disposition": "attachment; filename*=UTF-8''%C3%BC%20%22x%22%3B.html",
+		"Content-Security-Policy": "sandbox; default-src 'none'", "Content-Disposition": "attachment; filename*=utf-8''%C3%BC%20%22x%22%3B.html",
 	}
 	for name, value := range want {
 		if got := w.Header().Values(name); len(got) != 1 || got[0] != value {
@@ -159,6 +159,9 @@ func TestFileIsServedToBeSaved(t *testing.T) {
 	}
 	if _, params, err := mime.ParseMediaType(w.Header().Get("Content-Disposition")); err != nil || params["filename"] != "ü \"x\";.html" {
 		t.Errorf("a client reads %q, %v", params["filename"], err)
+	}
+	if w := get(s, "/v1/tasks/a/files/"+url.PathEscape("out/ü \"x\";.html")); w.Code != 200 || w.Body.String() != "fine\n" {
+		t.Errorf("a slash may be escaped: %d %q", w.Code, w.Body)
 	}
 	if w := get(s, "/v1/tasks/a/files/a%25b"); w.Code != 200 {
 		t.Errorf("a name with %%: %d %s", w.Code, w.Body)
@@ -182,7 +185,7 @@ func TestBadFilePaths(t *testing.T) {
 	for _, name := range names {
 		targets = append(targets, url.PathEscape(name), (&url.URL{Path: name}).EscapedPath(), strings.ReplaceAll(url.PathEscape(name), ".", "%2e"))
 	}
-	targets = append(targets, url.PathEscape("out/ü \"x\";.html"), // it is there, but its slash is escaped
+	targets = append(targets,
 		"out%2fx", "out%2F..%2F..%2Frun.json", "%2e%2e/run.json", "%2e%2e%2frun.json", "%252e%252e%252frun.json", "..%c0%afrun.json", "%2Fetc%2Fpasswd", "results.txt%00", "results.txt%", "%zz", "..;/run.json", "results.txt?x=1", "out%5c..%5crun.json",
 	)
 	if len(targets) < 100 {
@@ -201,25 +204,6 @@ func TestBadFilePaths(t *testing.T) {
 			}
 		}
 	}
-}
-
-// FuzzExtValue: a header has one parameter, which a client reads as the name that it is.
-func FuzzExtValue(f *testing.F) {
-	for _, s := range []string{"a.txt", "ü \"x\";.html", "a\r\nSet-Cookie: x", "%41", "'", "", "..", "\u202etxt.exe"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, name string) {
-		header := "attachment; filename*=UTF-8''" + extValue(name)
-		for _, c := range []byte(header) {
-			if c <= ' ' && c != ' ' || c >= 0x7f {
-				t.Fatalf("%q", header)
-			}
-		}
-		_, params, err := mime.ParseMediaType(header)
-		if name != "" && (err != nil || params["filename"] != name || len(params) != 1) {
-			t.Errorf("%q is read as %q, %v", name, params, err)
-		}
-	})
 }
 
 // TestTurnstile: what costs much is done one after the other, and nobody waits for ever.

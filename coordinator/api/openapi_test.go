@@ -56,7 +56,7 @@ var errorAnswers = map[int]struct{ when, example, hint string }{
 	http.StatusConflict:                     {"The reference fits more than one task, or the request contradicts what is already so.", `"019a" fits several tasks`, "give more of the id"},
 	http.StatusPreconditionFailed:           {"The task has changed since it was read.", "the task has changed", "read it again"},
 	http.StatusRequestEntityTooLarge:        {"The body is larger than is accepted.", "the body is too large: it has more than 4194304 bytes", "send it in several parts, or over the unix socket, which takes more"},
-	http.StatusUnsupportedMediaType:         {"The body is of another kind; for PATCH, Accept-Patch names those that are accepted.", "the body's Content-Type must be application/json", ""},
+	http.StatusUnsupportedMediaType:         {"The body is of another kind.", "the body's Content-Type must be application/json", ""},
 	http.StatusRequestedRangeNotSatisfiable: {"The header Range names nothing that exists.", "the header Range names nothing that is there", "for the last 1000 of them: Range: bytes=-1000"},
 	http.StatusMisdirectedRequest:           {"The request is for another host. Only over TCP.", "this is not the host that was asked for", "use the address that stint ui shows"},
 	http.StatusUnprocessableEntity:          {"The request is well-formed, and something in it is wrong; field names it.", "the prompt is empty", "stint task PROMPT"},

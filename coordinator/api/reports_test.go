@@ -43,7 +43,6 @@ func TestReports(t *testing.T) {
 		{"GET", "/v1/usage?since=yesterday", "", 422, "since", "RFC 3339"},
 		{"GET", "/v1/usage?since=2026-11-01", "", 422, "since", "RFC 3339"},
 		{"GET", "/v1/usage?until=2026-13-01T00:00:00Z", "", 422, "until", "RFC 3339"},
-		{"GET", "/v1/usage?since=2026-11-02T00:00:00Z&until=2026-11-02T00:00:00Z", "", 422, "until", "nothing lies between"},
 		{"GET", "/v1/usage?location=Mars/Phobos", "", 422, "location", "no zone Mars/Phobos"},
 		{"GET", "/v1/usage?location=Local", "", 422, "location", "no zone"},
 		{"GET", "/v1/usage?location=../../../etc/passwd", "", 422, "location", "no zone"},

@@ -211,9 +211,6 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) (in *http.Request
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 	if p := checkBody(r, reads); p != nil {
-		if r.Method == http.MethodPatch {
-			w.Header().Set("Accept-Patch", acceptPatch)
-		}
 		p.Write(w)
 		return r, false
 	}
@@ -249,10 +246,7 @@ func checkBody(r *http.Request, reads bool) *wire.Problem {
 // mergePatch is the other content type of a patch (RFC 7396).
 const mergePatch = "application/merge-patch+json"
 
-// acceptPatch are the kinds of body that a PATCH can have.
-const acceptPatch = mergePatch + ", application/json"
-
-// noRoute answers what no operation takes, and OPTIONS.
+// noRoute answers what no operation takes.
 func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch} {
@@ -263,14 +257,7 @@ func (s *Server) noRoute(w http.ResponseWriter, r *http.Request) {
 	}
 	status, detail := http.StatusNotFound, "there is nothing at "+wire.Clip(r.URL.Path)
 	if len(allowed) > 0 {
-		w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
-		if slices.Contains(allowed, http.MethodPatch) {
-			w.Header().Set("Accept-Patch", acceptPatch)
-		}
-		if r.Method == http.MethodOptions {
-			w.WriteHeader(http.StatusNoContent)
-			return
-		}
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
 		status, detail = http.StatusMethodNotAllowed, r.Method+" is not possible at "+wire.Clip(r.URL.Path)
 	}
 	wire.NewProblem(status, detail, "what there is: GET /v1/openapi.json").Write(w)

@@ -2,10 +2,9 @@ package api
 
 import (
 	"context"
+	"mime"
 	"net/http"
-	"net/url"
 	"path"
-	"strings"
 	"time"
 
 	"stint/coordinator/api/wire"
@@ -25,7 +24,7 @@ type (
 
 	fileInput struct {
 		Ref
-		Name  string `path:"name" doc:"As the list of files has it: its slashes are written as they are, whatever else is escaped" example:"report.md"`
+		Name  string `path:"name" doc:"As the list of files has it; its slashes may be escaped" example:"report.md"`
 		Run   string `query:"run" doc:"As with the list of files" example:"1"`
 		Range string `header:"Range" doc:"Of bytes, such as bytes=0-999, or bytes=-1000 for the last ones" example:"bytes=-1000"`
 	}
@@ -46,14 +45,6 @@ func (s *Server) runRoutes() {
 	register(s, op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "Read what the runs of a task wrote", "The runs of the last attempt, in their order, or with run one of them. Of stream=events each line is a LogEvent, and stint logs shows it. With follow the answer goes on until the task has ended. Without tail and follow it has an ETag: with If-None-Match the answer is 304 while nothing was added.", http.StatusRequestedRangeNotSatisfiable), s.logs)
 }
 
-// Resolve refuses a name that needs another reading than ours to be understood.
-func (in *fileInput) Resolve(r *http.Request) error {
-	if strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") {
-		return &task.Error{Code: task.CodeInvalid, Message: "a slash of the path is escaped", Hint: "write it as it is", Field: "name"}
-	}
-	return nil
-}
-
 func (s *Server) file(ctx context.Context, in *fileInput) (*streamOutput, error) {
 	content, err := s.rooms.OpenFile(ctx, in.ID, in.Run, in.Name)
 	if err != nil {
@@ -62,14 +53,11 @@ func (s *Server) file(ctx context.Context, in *fileInput) (*streamOutput, error)
 	return &streamOutput{Body: func(w http.ResponseWriter, r *http.Request) {
 		defer func() { _ = content.Close() }() // it was only read
 		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+extValue(path.Base(in.Name)))
+		w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(in.Name)}))
 		w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'") // no browser shows it as a page of ours, or at all
 		http.ServeContent(&rangeWriter{ResponseWriter: w}, r, "", content.Modified, content)
 	}}, nil
 }
-
-// extValue writes a text as a value of RFC 8187: all but letters, digits and what cannot end anything is escaped.
-func extValue(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
 // A rangeWriter is for [http.ServeContent]. It makes a problem of a range that cannot be had, which net/http tells as plain text.
 // Of a content that changes while it is read, the answer ends before its length is reached, which the client sees.

@@ -9,7 +9,6 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"embed"
@@ -21,14 +20,9 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/text"
 
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
@@ -69,7 +63,7 @@ type (
 		Error     *wire.Problem // instead of what follows
 		Task      *pageTask     // instead of the list
 		Topics    []wire.Topic  // of the manual, if there are any
-		HTML      template.HTML // of one of them
+		Topic     string        // the text of one of them
 		Rows      []wire.TaskView
 		Cursor    string             // of this list; "" if it is the newest
 		Older     string             // of the next one; "" if there is none
@@ -171,20 +165,15 @@ func writePage(w http.ResponseWriter, r *http.Request, status int, p *page) {
 // compressed returns the body of an answer as its reader wants it, and says in the header how that is.
 func compressed(h http.Header, r *http.Request, body []byte) []byte {
 	h.Set("Vary", "Accept-Encoding")
-	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
-		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";q=")
-		if q, err := strconv.ParseFloat(cmp.Or(weight, "1"), 64); name != "gzip" || err != nil || q <= 0 {
-			continue
-		}
-		var buf bytes.Buffer
-		z := gzip.NewWriter(&buf)
-		if _, err := z.Write(body); errors.Join(err, z.Close()) != nil {
-			break // which a buffer never does
-		}
-		h.Set("Content-Encoding", "gzip")
-		return buf.Bytes()
+	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		return body
 	}
-	return body
+	var buf bytes.Buffer
+	z := gzip.NewWriter(&buf)
+	_, _ = z.Write(body) // a buffer takes everything
+	_ = z.Close()
+	h.Set("Content-Encoding", "gzip")
+	return buf.Bytes()
 }
 
 func (s *Site) fillList(ctx context.Context, p *page, cursor string) error {
@@ -322,28 +311,6 @@ func (s *Site) fillHelp(p *page, name string) error {
 	if i < 0 {
 		return &task.Error{Code: task.CodeNotFound, Message: "the manual has no topic " + wire.Clip(name), Hint: "stint help"}
 	}
-	p.Title = "Help: " + name
-	var err error
-	p.HTML, err = renderHTML(s.Topics[i].Markdown)
-	return err
-}
-
-// renderHTML returns Markdown as HTML for below a heading of level 2, without any HTML that is
-// in it. Links to other files of the manual lead to their topics.
-func renderHTML(src []byte) (template.HTML, error) {
-	doc := goldmark.DefaultParser().Parse(text.NewReader(src))
-	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if h, ok := n.(*ast.Heading); ok && entering {
-			h.Level = min(h.Level+2, 6)
-		}
-		if l, ok := n.(*ast.Link); ok {
-			if name, ok := strings.CutSuffix(string(l.Destination), ".md"); ok {
-				l.Destination = []byte("/?help=" + name)
-			}
-		}
-		return ast.WalkContinue, nil
-	}) // the function has no errors
-	var b bytes.Buffer
-	err := goldmark.DefaultRenderer().Render(&b, src, doc)
-	return template.HTML(b.String()), err
+	p.Title, p.Topic = "Help: "+name, string(s.Topics[i].Markdown)
+	return nil
 }
