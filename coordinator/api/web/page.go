@@ -24,6 +24,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/text"
+
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/rundir"
@@ -63,7 +67,7 @@ type (
 		Error     *wire.Problem // instead of what follows
 		Task      *pageTask     // instead of the list
 		Topics    []wire.Topic  // of the manual, if there are any
-		Topic     string        // the text of one of them
+		HTML      template.HTML // of one of them
 		Rows      []wire.TaskView
 		Cursor    string             // of this list; "" if it is the newest
 		Older     string             // of the next one; "" if there is none
@@ -311,6 +315,28 @@ func (s *Site) fillHelp(p *page, name string) error {
 	if i < 0 {
 		return &task.Error{Code: task.CodeNotFound, Message: "the manual has no topic " + wire.Clip(name), Hint: "stint help"}
 	}
-	p.Title, p.Topic = "Help: "+name, string(s.Topics[i].Markdown)
-	return nil
+	p.Title = "Help: " + name
+	var err error
+	p.HTML, err = renderHTML(s.Topics[i].Markdown)
+	return err
+}
+
+// renderHTML returns Markdown as HTML for below a heading of level 2, without any HTML that is
+// in it. Links to other files of the manual lead to their topics.
+func renderHTML(src []byte) (template.HTML, error) {
+	doc := goldmark.DefaultParser().Parse(text.NewReader(src))
+	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if h, ok := n.(*ast.Heading); ok && entering {
+			h.Level = min(h.Level+2, 6)
+		}
+		if l, ok := n.(*ast.Link); ok {
+			if name, ok := strings.CutSuffix(string(l.Destination), ".md"); ok {
+				l.Destination = []byte("/?help=" + name)
+			}
+		}
+		return ast.WalkContinue, nil
+	}) // the function has no errors
+	var b bytes.Buffer
+	err := goldmark.DefaultRenderer().Render(&b, src, doc)
+	return template.HTML(b.String()), err
 }
