@@ -210,4 +210,13 @@ func (e *exposition) process(start time.Time) {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
 		e.one("process_max_fds", gauge, "Files that the master may have open.", float64(files.Cur))
 	}
+	e.family("go_info", gauge, "The version of Go that the master was built with.")
+	e.sample("go_info", 1, "version", runtime.Version())
+	e.one("go_goroutines", gauge, "Goroutines.", float64(runtime.NumGoroutine()))
+	var memory runtime.MemStats // package runtime/metrics would cost each process a table, and this some microseconds now
+	runtime.ReadMemStats(&memory)
+	e.one("go_memstats_heap_alloc_bytes", gauge, "Memory of objects on the heap.", float64(memory.HeapAlloc))
+	e.one("go_memstats_sys_bytes", gauge, "Memory that the runtime has from the system.", float64(memory.Sys))
+	e.one("go_memstats_alloc_bytes_total", counter, "Memory that was allocated on the heap, freed or not.", float64(memory.TotalAlloc))
+	e.one("go_gc_cycles_total", counter, "Garbage collections.", float64(memory.NumGC))
 }

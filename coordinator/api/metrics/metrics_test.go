@@ -93,6 +93,7 @@ func TestProcessMetrics(t *testing.T) {
 	values := valuesOf(t, &m)
 	for name, least := range map[string]float64{
 		"process_start_time_seconds": 1_795_000_000.5, "process_cpu_seconds_total": 0.000_001, "process_open_fds": 3, "process_max_fds": 16,
+		"go_goroutines": 2, "go_memstats_heap_alloc_bytes": 100_000, "go_memstats_sys_bytes": 1_000_000, "go_memstats_alloc_bytes_total": 100_000,
 	} {
 		if got, ok := values[name]; !ok || got < least {
 			t.Errorf("%s is %g, %v; at least %g", name, got, ok, least)
