@@ -12,8 +12,8 @@
 //	           terms. Terms are passed with -F -e: none is a pattern or an option.
 //	           A pass that finds too many lines stops, and the next one leaves the
 //	           commonest terms out
-//	rank.go    lines with rare terms, near each other or below a heading that has
-//	           them, come first; then newer lessons
+//	rank.go    lines with rare terms, or below a heading that has them, come
+//	           first; then newer lessons
 //
 // files.go says which files are notes; lessons.go adds lines to them. A lesson is a
 // dated bullet, told apart by a hash of what it says. governed.go changes the entries of the
@@ -52,7 +52,7 @@ type Hit struct {
 	Text  string   `json:"text" doc:"The line; of a long one the part that fits" example:"Rotate the deploy key with make key."`
 	Hash  string   `json:"hash" doc:"First 16 digits of the SHA-256 of the text, in hex" example:"2cf24dba5fb0a30e"`
 	Score float64  `json:"score" doc:"How well it fits: more is better" example:"3.2"`
-	Terms []string `json:"terms" doc:"Terms that the line, its heading or a line close by has" example:"rotate,deploy,key"`
+	Terms []string `json:"terms" doc:"Terms that the line or a heading above it has" example:"rotate,deploy,key"`
 	Entry string   `json:"entry,omitempty" doc:"Id of the line's entry; left out: it has none" example:"7f3a9c12"`
 }
 
