@@ -21,10 +21,9 @@ const maxQuery = 64 << 10
 const (
 	kindName   = 1.6 // an identifier or path, whole
 	kindWord   = 1.0
-	kindPart   = 0.9  // of an identifier or path
-	kindNumber = 0.8  // a date, a time, an address, a version
-	kindPair   = 0.4  // of characters of a script without blanks: a word is two or more
-	kindKana   = 0.15 // of hiragana alone: mostly endings and particles, and yet some words
+	kindPart   = 0.9 // of an identifier or path
+	kindNumber = 0.8 // a date, a time, an address, a version
+	kindPair   = 0.4 // of characters of a script without blanks: a word is two or more
 )
 
 // termsOf returns what a prompt is searched by, what counts most first.
@@ -81,7 +80,7 @@ func fromBothEnds(list []Term) (turned []Term) {
 }
 
 // groupOf says which kinds of terms take turns with others.
-var groupOf = map[float64]int{kindName: 0, kindWord: 1, kindPart: 1, kindNumber: 2, kindPair: 3, kindKana: 3}
+var groupOf = map[float64]int{kindName: 0, kindWord: 1, kindPart: 1, kindNumber: 2, kindPair: 3}
 
 // byTurns returns n terms: a name, a word, a number and a pair by turns.
 func byTurns(terms []Term, n int) (list []Term) {
@@ -176,24 +175,14 @@ func isDense(s string) bool {
 	return dense(r)
 }
 
-// pairs adds each pair of neighbours, but for those of short hiragana behind another script: these are endings and particles.
+// pairs adds each pair of neighbours.
 func (q *query) pairs(s string) {
 	runes := []rune(s)
 	if len(runes) == 1 && !unicode.Is(unicode.Hiragana, runes[0]) {
 		q.add(s, kindPair)
 	}
-	for from, to := 0, 0; from < len(runes); from = to {
-		kana := unicode.Is(unicode.Hiragana, runes[from])
-		for to = from; to < len(runes) && unicode.Is(unicode.Hiragana, runes[to]) == kana; to++ {
-		}
-		for i := from; i < min(to, len(runes)-1); i++ {
-			switch {
-			case !kana || i == to-1: // the last one of a run stands before another script
-				q.add(string(runes[i:i+2]), kindPair)
-			case from == 0 || to-from > 2:
-				q.add(string(runes[i:i+2]), kindKana)
-			}
-		}
+	for i := range len(runes) - 1 {
+		q.add(string(runes[i:i+2]), kindPair)
 	}
 }
 
