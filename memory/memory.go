@@ -30,7 +30,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -41,9 +40,6 @@ import (
 
 // DefaultPaths are the notes of a workspace that is not configured.
 var DefaultPaths = []string{"MEMORY.md", "memory/*.md"}
-
-// maxHashed is how many bytes of notes are hashed for one search: a run waits for it.
-const maxHashed = 1 << 20
 
 // A Hit is one line of a note that fits a task.
 type Hit struct {
@@ -82,8 +78,6 @@ type Result struct {
 	Notes    int       `json:"notes" doc:"Number of files that were searched" example:"3"`
 	Engine   string    `json:"engine,omitempty" doc:"What searched: rg or scan; left out: there was nothing to search" example:"rg"`
 	Partial  string    `json:"partial,omitempty" doc:"Why some lines may not have been looked at" example:"it took longer than 2s"`
-
-	Files map[string]string `json:"files,omitempty" doc:"SHA-256 of the notes that have hits, in hex, by path; none for very large ones" example:"{\"MEMORY.md\":\"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824\"}"`
 }
 
 // A Term is something that is searched for.
@@ -141,7 +135,6 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 	}
 	r.Hits = kept
 	r.Skipped = append(r.Skipped, rk.skipped...)
-	r.Files = hashFiles(limited, root, r.Hits)
 	if limited.Err() != nil {
 		late := fmt.Sprintf("it took longer than %v", limit)
 		r.Partial = strings.TrimPrefix(r.Partial+"; "+late, "; ")
@@ -170,30 +163,6 @@ func (s *Searcher) Has(ctx context.Context, workspace, name string) bool {
 	defer func() { _ = root.Close() }() // only read from
 	notes, _ := s.find(ctx, root, DefaultTimeout)
 	return slices.ContainsFunc(notes, func(n note) bool { return n.path == name })
-}
-
-// hashFiles returns the SHA-256 of the notes that have hits, of so many as maxHashed bytes
-// are enough for. One that has gone meanwhile is left out.
-func hashFiles(ctx context.Context, root *os.Root, hits []Hit) map[string]string {
-	sums, room := map[string]string{}, int64(maxHashed)
-	for _, hit := range hits {
-		if _, known := sums[hit.Path]; known || ctx.Err() != nil {
-			continue
-		}
-		f, fi, err := openNote(root, hit.Path)
-		if err != nil {
-			continue
-		}
-		if fi.Size() <= room {
-			h := sha256.New()
-			if n, err := io.Copy(h, io.LimitReader(f, room)); err == nil {
-				sums[hit.Path] = hex.EncodeToString(h.Sum(nil))
-				room -= n
-			}
-		}
-		_ = f.Close() // only read from
-	}
-	return sums
 }
 
 // hashOf returns the hash of a hit's text.

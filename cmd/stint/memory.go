@@ -99,8 +99,7 @@ func describeMemory(found *memory.Result) string {
 		for _, t := range h.Terms {
 			has = append(has, weights[t])
 		}
-		fmt.Fprintf(&b, "%s\n  score %.2f: %s\n", oneLine(h.String()), h.Score, strings.Join(has, ", "))
-		fmt.Fprintf(&b, "  file %.16s, text %s\n", cmp.Or(found.Files[h.Path], "not hashed"), h.Hash)
+		fmt.Fprintf(&b, "%s\n  score %.2f: %s\n  hash %s\n", oneLine(h.String()), h.Score, strings.Join(has, ", "), h.Hash)
 	}
 	d := &description{}
 	d.line("terms", strings.Join(terms, ", "))
