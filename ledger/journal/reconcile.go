@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -338,9 +337,6 @@ func (l *Log) reconcileOnce(ctx, rest context.Context, always, accept bool) (res
 	}
 	if err != nil {
 		return res, nil, err
-	}
-	if len(v.snap.Data) > maxRecent { // all of a large ledger was read
-		defer debug.FreeOSMemory()
 	}
 	if p, err = l.planFor(ctx, v, accept); err == nil {
 		err = l.secure(p)
