@@ -17,7 +17,6 @@ import (
 
 // How much a term counts, by where it stands; found by measuring, see TestRetrieval.
 const (
-	weightInside  = 0.4  // within a word
 	weightHeading = 0.8  // in the headings above
 	bonusNew      = 0.25 // of a lesson of today; it halves every month and a half
 	halfLife      = 45 * 24 * time.Hour
@@ -106,10 +105,8 @@ func (r *ranking) weigh() {
 
 // score adds up what a line's terms are worth.
 func (r *ranking) score(h *ranked) float64 {
-	sum := r.sum(h.starts) + weightInside*r.sum(h.terms&^h.starts)
-	has := r.sum(h.terms)
-	above := weightHeading * r.sum(h.above&^h.terms)
-	sum = sum/(0.8+0.2*float64(len(h.text))/120) + above
+	has, above := r.sum(h.terms), weightHeading*r.sum(h.above&^h.terms)
+	sum := has/(0.8+0.2*float64(len(h.text))/120) + above
 	if r.total > 0 {
 		sum *= 0.6 + 0.4*(has+above)/r.total
 	}
@@ -257,7 +254,7 @@ func headings(text []byte) string {
 
 func (r *ranking) termsIn(text string) (terms uint64) {
 	for i := range r.terms {
-		if at := strings.Index(text, r.terms[i].Text); at >= 0 && begins(text, r.terms[i].Text, at) {
+		if strings.Contains(text, r.terms[i].Text) {
 			terms |= 1 << i
 		}
 	}

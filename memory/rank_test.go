@@ -27,7 +27,6 @@ func TestRanking(t *testing.T) {
 			"below a heading that fits before elsewhere",
 			"# Colours\n" + filler + "the port is 8099\n" + filler + "# Frobnicator\n" + filler + "the port is 8100\n", "frobnicator port", 19, 7,
 		},
-		{"the beginning of a word before its middle", "import sand\n" + filler + "a port for the sand\n", "port sand", 7, 1},
 		{"an identifier whole before its parts", "the token and the refresh and the store\n" + filler + "see RefreshTokenStore there\n", "RefreshTokenStore", 7, 1},
 		{"a newer lesson before an older one", "- 2025-01-03 the vault moved to rack one\n" + filler + "- 2026-11-20 the vault moved to rack two\n", "where is the vault?", 7, 1},
 		{"an older one that fits before a newer one", "- 2025-01-03 the vault key is in rack one\n" + filler + "- 2026-11-20 the vault is painted blue\n", "the vault key in the rack", 1, 7},
