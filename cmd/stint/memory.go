@@ -39,7 +39,7 @@ func (a *app) memoryCommand() *cobra.Command {
 		case n > memory.MaxLesson:
 			return usage("stint memory add, once for each thing to know", "the text has %d characters; a line of a note has at most %d", n, memory.MaxLesson)
 		}
-		if err := memory.AddNote(dir, name, l); err != nil {
+		if _, _, err := memory.AddLessons(dir, name, []memory.Lesson{l}, 0); err != nil {
 			return err
 		}
 		if !searcher(cfg, dir).Has(ctx, dir, name) {
