@@ -31,7 +31,6 @@ type ranking struct {
 	root *os.Root
 	now  time.Time
 
-	total   float64 // weight of all terms
 	skipped []Skipped
 }
 
@@ -98,18 +97,13 @@ func (r *ranking) weigh() {
 		if t.Lines = r.found[i]; t.Lines > 0 {
 			n := float64(t.Lines)
 			t.Weight = t.kind * math.Log(1+max(0, lines-n+0.5)/(n+0.5))
-			r.total += t.Weight
 		}
 	}
 }
 
 // score adds up what a line's terms are worth.
 func (r *ranking) score(h *ranked) float64 {
-	has, above := r.sum(h.terms), weightHeading*r.sum(h.above&^h.terms)
-	sum := has/(0.8+0.2*float64(len(h.text))/120) + above
-	if r.total > 0 {
-		sum *= 0.6 + 0.4*(has+above)/r.total
-	}
+	sum := r.sum(h.terms)/(0.8+0.2*float64(len(h.text))/120) + weightHeading*r.sum(h.above&^h.terms)
 	return sum * (1 + bonusNew*r.newness(h.text)) * h.weight
 }
 
