@@ -217,22 +217,6 @@ func UserMessage(built string) string {
 	return built
 }
 
-// SentPolicy returns which output policy a prompt that Build has built asks for: its name, or
-// else its first line. "" means that the message stands elsewhere, and the policy with it.
-func SentPolicy(built string) string {
-	head, message, _ := strings.Cut(built, "\n"+messageHeading)
-	_, text, _ := strings.Cut("\n"+head, "\n## Output policy\n\n")
-	text, _, _ = strings.Cut(text, "\n\n## ")
-	text = strings.TrimSpace(text)
-	for _, name := range []string{"brief", "final", "none"} {
-		if text == Policies[name] && message != GoOn {
-			return name
-		}
-	}
-	first, _, _ := strings.Cut(text, "\n")
-	return first
-}
-
 // sessionSection returns who is asking.
 func sessionSection(in *Input) string {
 	continued := ""

@@ -231,18 +231,6 @@ func TestUserMessageOfAForeignText(t *testing.T) {
 	}
 }
 
-func TestSentPolicy(t *testing.T) {
-	for policy, want := range map[string]string{DefaultPolicy: "brief", Policies["final"]: "final", "": "none", "# Write JSON.\nNothing else.": `\# Write JSON.`} {
-		in := full
-		if in.Policy = policy; SentPolicy(Build(in)) != want {
-			t.Errorf("%q is read as %q", policy, SentPolicy(Build(in)))
-		}
-	}
-	if got := SentPolicy(Build(kept())); got != "" {
-		t.Errorf("a run that sends no policy again: %q", got)
-	}
-}
-
 func TestOneLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":                    "plain",

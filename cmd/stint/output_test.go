@@ -312,7 +312,7 @@ func TestDescribe(t *testing.T) {
 		},
 		Iterations: []state.Iteration{{Iteration: 1, ExitCode: -1, Duration: "9s", RunID: "r1"}, {Iteration: 2, ExitCode: 0, Duration: "1s", RunID: "r2"}, {Iteration: 1, Attempt: 2, ExitCode: 3, Duration: "1s", RunID: "r3"}},
 		Env:        []string{"HOME", "PATH"},
-	}, "claude --resume y", "priority (seq 12)", "7f3a  failed  Fix it\n", "brief", now, 0).String()
+	}, "claude --resume y", "priority (seq 12)", "7f3a  failed  Fix it\n", now, 0).String()
 	for _, want := range []string{
 		"status:        failed (exit) after 1m00s\n", "error:         one; two\n", "environment:   HOME PATH\n", "resume with:   claude --resume y\n", "edited by hand: priority (seq 12)\n", "chain:\n  7f3a  failed  Fix it\n", "prompt:\n  p1\n  p2\n", "answer:\n  r\n",
 		"verify:        make\niteration:     2 of 2\nlast check:    passed after 1s\n", "iterations:\n  1  did not end by itself after 9s, run r1\n  2  passed after 1s, run r2\n  attempt 2, iteration 1  exit code 3 after 1s, run r3\n",

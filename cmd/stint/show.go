@@ -16,7 +16,6 @@ import (
 	"stint/coordinator/api/wire"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
-	"stint/prompt"
 	"stint/state"
 )
 
@@ -78,16 +77,11 @@ func (a *app) showCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			policy := cmp.Or(view.OutputPolicy, cfg.forWorkspace(view.Workspace).origins["output_policy"].text)
-			p, err := ask(ctx, a.call, func(c *client.Client) (task.SentPrompt, error) { return c.Prompt(ctx, view.ID, "") })
-			if err == nil { // else it has not run, or the files of its run are gone
-				policy = cmp.Or(prompt.SentPolicy(p.Prompt), policy)
-			}
 			sections, err := ask(ctx, a.call, func(c *client.Client) ([]byte, error) { return c.Raw(ctx, view.ID) })
 			if err != nil {
 				return err
 			}
-			d := describe(&view, resumeCommand(cfg, newAccountsFile(dir), &view.Task), byHand(sections), chain, policy, time.Now(), terminalWidth(a.stdout))
+			d := describe(&view, resumeCommand(cfg, newAccountsFile(dir), &view.Task), byHand(sections), chain, time.Now(), terminalWidth(a.stdout))
 			if withFiles {
 				d.text("collected files", cmp.Or(fileList(&view), "none were collected"))
 			}
@@ -136,8 +130,8 @@ func (d *description) text(name, value string) {
 }
 
 // describe returns the view for people. resume continues the agent's session by hand, edits is what was set by hand,
-// chain has the tasks before and behind, policy is what the agent was told about the look of the answer.
-func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Time, width int) *description {
+// chain has the tasks before and behind.
+func describe(v *wire.TaskView, resume, edits, chain string, now time.Time, width int) *description {
 	d := &description{width: width}
 	d.line("task", v.ID)
 	d.prose("status", statusLine(v, now))
@@ -186,7 +180,7 @@ func describe(v *wire.TaskView, resume, edits, chain, policy string, now time.Ti
 		d.line("archived", "archive/"+v.Archived)
 	}
 	d.line("edited by hand", edits)
-	d.line("output policy", clip(policy, 80))
+	d.line("output policy", clip(v.OutputPolicy, 80))
 	d.line("on failure", clip(v.OnFailure, 80))
 	d.line("on issue", clip(v.OnIssue, 80))
 	d.prose("environment", strings.Join(v.Env, " "))
