@@ -154,17 +154,6 @@ func (s *Searcher) find(ctx context.Context, root *os.Root, limit time.Duration)
 	return slices.DeleteFunc(notes, func(n note) bool { return strings.HasPrefix(n.path, Archive+"/") != s.Archived }), skipped
 }
 
-// Has reports whether a file is among the notes that are searched.
-func (s *Searcher) Has(ctx context.Context, workspace, name string) bool {
-	root, err := openRoot(workspace)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = root.Close() }() // only read from
-	notes, _ := s.find(ctx, root, DefaultTimeout)
-	return slices.ContainsFunc(notes, func(n note) bool { return n.path == name })
-}
-
 // hashOf returns the hash of a hit's text.
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))

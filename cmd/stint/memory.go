@@ -27,7 +27,7 @@ func (a *app) memoryCommand() *cobra.Command {
 		return a.print(found, describeMemory(&found))
 	})
 	var file string
-	add := a.takesText("add [OPTIONS] TEXT", "add a dated line to a note", func(ctx context.Context, dir string, cfg *Config, text string) error {
+	add := a.takesText("add [OPTIONS] TEXT", "add a dated line to a note", func(_ context.Context, dir string, cfg *Config, text string) error {
 		name, err := noteFor(cfg, file)
 		if err != nil {
 			return err
@@ -41,9 +41,6 @@ func (a *app) memoryCommand() *cobra.Command {
 		}
 		if _, _, err := memory.AddLessons(dir, name, []memory.Lesson{l}, 0); err != nil {
 			return err
-		}
-		if !searcher(cfg, dir).Has(ctx, dir, name) {
-			a.hint("stint: warning: %s is not searched for tasks; name it in memory_paths\n", escapeText(oneLine(name)))
 		}
 		return a.print(shownNote{name, l}, name+" "+l.String())
 	})
