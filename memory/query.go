@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -222,7 +221,7 @@ var stopWordList string
 
 // stopWords say nothing about what a text is about: the commonest words of English,
 // German, French and Spanish, and what prompts say to agents.
-var stopWords = sync.OnceValue(func() map[string]bool {
+var stopWords = lazy.Value(func() map[string]bool {
 	m := map[string]bool{}
 	for w := range strings.FieldsSeq(stopWordList) {
 		m[w] = true

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"stint/ledger"
+	"stint/ledger/lazy"
 	"stint/state"
 )
 
@@ -26,7 +26,7 @@ type field struct {
 }
 
 // jobFields are those of a job but for its id, in the order in which they are written.
-var jobFields = sync.OnceValue(func() []*field { return fieldsOf(reflect.TypeFor[Job]())[1:] })
+var jobFields = lazy.Value(func() []*field { return fieldsOf(reflect.TypeFor[Job]())[1:] })
 
 func fieldsOf(t reflect.Type) (list []*field) {
 	for _, sf := range reflect.VisibleFields(t) {
