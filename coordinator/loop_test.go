@@ -600,7 +600,7 @@ func TestLoopWaitsForItsAccount(t *testing.T) {
 		"nothing is new":  {func(*loopWorld, string) {}, []int{1, 0}, []string{"do it", prompt.FixIt}, true},
 		"it passes":       {verify, []int{1, 0, 0}, []string{"do it"}, false},
 		"it passes once":  {verify, []int{1, 0, 2, 0}, []string{"do it", prompt.FixIt}, true},
-		"another command": {func(w *loopWorld, id string) { w.reconcile("## Task %s\n- verifyCommand: make check\n", id) }, []int{1, 0}, []string{"do it", prompt.FixOn}, true},
+		"another command": {func(w *loopWorld, id string) { w.reconcile("## Task %s\n- verifyCommand: make check\n", id) }, []int{1, 0}, []string{"do it", prompt.FixIt}, true},
 	} {
 		loops(t, name, func(t *testing.T, w *loopWorld) {
 			ends := exits(tc.codes...)

@@ -26,7 +26,7 @@ const maxNotes = 10_000
 // maxEntries bounds how many names of files and directories are looked at for them.
 const maxEntries = 200_000
 
-// maxSkipped bounds how many of those that are left out are listed one by one.
+// maxSkipped bounds how many of those that are left out are listed.
 const maxSkipped = 20
 
 // maxLooked is how many files are opened before the search; of more, those that have a line that is found.
@@ -50,7 +50,6 @@ type finder struct {
 	root    *os.Root // keeps links from leading outside
 	notes   []note
 	skipped []Skipped
-	untold  int // that were left out too
 	seen    map[string]bool
 	room    int // names that may still be looked at
 }
@@ -65,9 +64,6 @@ func findNotes(ctx context.Context, root *os.Root, paths []string, lessons strin
 	if lessons != "" {
 		f.path(ctx, lessons, true)
 	}
-	if f.untold > 0 {
-		f.skipped = append(f.skipped, Skipped{"…", fmt.Sprintf("and %d more", f.untold)})
-	}
 	slices.SortStableFunc(f.notes, func(a, b note) int { return cmp.Compare(a.size>>20, b.size>>20) })
 	return f.notes, f.skipped
 }
@@ -78,11 +74,9 @@ func IsUnseen(r rune) bool {
 }
 
 func (f *finder) skip(p, format string, args ...any) {
-	if len(f.skipped) == maxSkipped {
-		f.untold++
-		return
+	if len(f.skipped) < maxSkipped {
+		f.skipped = append(f.skipped, Skipped{p, fmt.Sprintf(format, args...)})
 	}
-	f.skipped = append(f.skipped, Skipped{p, fmt.Sprintf(format, args...)})
 }
 
 // path takes the files that one path names. One that need not exist is not missed.

@@ -145,17 +145,6 @@ func TestANameThatCannotBeShown(t *testing.T) {
 	}
 }
 
-func TestManySkippedFilesAreTold(t *testing.T) {
-	files := map[string]string{}
-	for i := range maxSkipped + 5 {
-		files[fmt.Sprintf("memory/%02d.md", i)] = "\x00"
-	}
-	_, skipped := notesOf(t, workspace(t, files), DefaultPaths...)
-	if len(skipped) != maxSkipped+1 || skipped[maxSkipped] != "…: and 5 more" {
-		t.Errorf("%d are told, last %q", len(skipped), skipped[len(skipped)-1])
-	}
-}
-
 // TestOfManyFilesThoseWithFindsAreLookedAt: a binary file among many is told when it would have been a find.
 func TestOfManyFilesThoseWithFindsAreLookedAt(t *testing.T) {
 	files := map[string]string{"memory/z1.md": "\x00\ndeploy key one\n", "memory/z2.md": "deploy key two\n", "memory/z3.md": "\x00\n"}

@@ -12,8 +12,8 @@
 //	           terms. Terms are passed with -F -e: none is a pattern or an option.
 //	           A pass that finds too many lines stops, and the next one leaves the
 //	           commonest terms out
-//	rank.go    lines with rare terms, near each other or below a heading that has
-//	           them, come first; then newer lessons
+//	rank.go    lines with rare terms, or below a heading that has them, come
+//	           first; then newer lessons
 //
 // files.go says which files are notes; lessons.go adds lines to them. A lesson is a
 // dated bullet, told apart by a hash of what it says. governed.go changes the entries of the
@@ -30,7 +30,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -42,9 +41,6 @@ import (
 // DefaultPaths are the notes of a workspace that is not configured.
 var DefaultPaths = []string{"MEMORY.md", "memory/*.md"}
 
-// maxHashed is how many bytes of notes are hashed for one search: a run waits for it.
-const maxHashed = 1 << 20
-
 // A Hit is one line of a note that fits a task.
 type Hit struct {
 	Path  string   `json:"path" doc:"Path of the note below the workspace" example:"MEMORY.md"`
@@ -52,7 +48,7 @@ type Hit struct {
 	Text  string   `json:"text" doc:"The line; of a long one the part that fits" example:"Rotate the deploy key with make key."`
 	Hash  string   `json:"hash" doc:"First 16 digits of the SHA-256 of the text, in hex" example:"2cf24dba5fb0a30e"`
 	Score float64  `json:"score" doc:"How well it fits: more is better" example:"3.2"`
-	Terms []string `json:"terms" doc:"Terms that the line, its heading or a line close by has" example:"rotate,deploy,key"`
+	Terms []string `json:"terms" doc:"Terms that the line or a heading above it has" example:"rotate,deploy,key"`
 	Entry string   `json:"entry,omitempty" doc:"Id of the line's entry; left out: it has none" example:"7f3a9c12"`
 }
 
@@ -82,8 +78,6 @@ type Result struct {
 	Notes    int       `json:"notes" doc:"Number of files that were searched" example:"3"`
 	Engine   string    `json:"engine,omitempty" doc:"What searched: rg or scan; left out: there was nothing to search" example:"rg"`
 	Partial  string    `json:"partial,omitempty" doc:"Why some lines may not have been looked at" example:"it took longer than 2s"`
-
-	Files map[string]string `json:"files,omitempty" doc:"SHA-256 of the notes that have hits, in hex, by path; none for very large ones" example:"{\"MEMORY.md\":\"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824\"}"`
 }
 
 // A Term is something that is searched for.
@@ -141,7 +135,6 @@ func (s *Searcher) Search(ctx context.Context, workspace, text string) (Result, 
 	}
 	r.Hits = kept
 	r.Skipped = append(r.Skipped, rk.skipped...)
-	r.Files = hashFiles(limited, root, r.Hits)
 	if limited.Err() != nil {
 		late := fmt.Sprintf("it took longer than %v", limit)
 		r.Partial = strings.TrimPrefix(r.Partial+"; "+late, "; ")
@@ -159,41 +152,6 @@ func (s *Searcher) find(ctx context.Context, root *os.Root, limit time.Duration)
 	}
 	notes, skipped := findNotes(ctx, root, paths, lessons)
 	return slices.DeleteFunc(notes, func(n note) bool { return strings.HasPrefix(n.path, Archive+"/") != s.Archived }), skipped
-}
-
-// Has reports whether a file is among the notes that are searched.
-func (s *Searcher) Has(ctx context.Context, workspace, name string) bool {
-	root, err := openRoot(workspace)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = root.Close() }() // only read from
-	notes, _ := s.find(ctx, root, DefaultTimeout)
-	return slices.ContainsFunc(notes, func(n note) bool { return n.path == name })
-}
-
-// hashFiles returns the SHA-256 of the notes that have hits, of so many as maxHashed bytes
-// are enough for. One that has gone meanwhile is left out.
-func hashFiles(ctx context.Context, root *os.Root, hits []Hit) map[string]string {
-	sums, room := map[string]string{}, int64(maxHashed)
-	for _, hit := range hits {
-		if _, known := sums[hit.Path]; known || ctx.Err() != nil {
-			continue
-		}
-		f, fi, err := openNote(root, hit.Path)
-		if err != nil {
-			continue
-		}
-		if fi.Size() <= room {
-			h := sha256.New()
-			if n, err := io.Copy(h, io.LimitReader(f, room)); err == nil {
-				sums[hit.Path] = hex.EncodeToString(h.Sum(nil))
-				room -= n
-			}
-		}
-		_ = f.Close() // only read from
-	}
-	return sums
 }
 
 // hashOf returns the hash of a hit's text.

@@ -19,12 +19,10 @@ const maxQuery = 64 << 10
 
 // How much the kinds of terms count.
 const (
-	kindName   = 1.6 // an identifier or path, whole
-	kindWord   = 1.0
-	kindPart   = 0.9  // of an identifier or path
-	kindNumber = 0.8  // a date, a time, an address, a version
-	kindPair   = 0.4  // of characters of a script without blanks: a word is two or more
-	kindKana   = 0.15 // of hiragana alone: mostly endings and particles, and yet some words
+	kindName = 1.6 // an identifier or path, whole
+	kindWord = 1.0
+	kindPart = 0.9 // of an identifier or path
+	kindPair = 0.4 // of characters of a script without blanks: a word is two or more
 )
 
 // termsOf returns what a prompt is searched by, what counts most first.
@@ -81,11 +79,11 @@ func fromBothEnds(list []Term) (turned []Term) {
 }
 
 // groupOf says which kinds of terms take turns with others.
-var groupOf = map[float64]int{kindName: 0, kindWord: 1, kindPart: 1, kindNumber: 2, kindPair: 3, kindKana: 3}
+var groupOf = map[float64]int{kindName: 0, kindWord: 1, kindPart: 1, kindPair: 2}
 
-// byTurns returns n terms: a name, a word, a number and a pair by turns.
+// byTurns returns n terms: a name, a word and a pair by turns.
 func byTurns(terms []Term, n int) (list []Term) {
-	var groups [4][]Term
+	var groups [3][]Term
 	for _, t := range terms {
 		g := groupOf[t.kind]
 		groups[g] = append(groups[g], t)
@@ -107,10 +105,6 @@ var inFile = lazy.Regexp(`(\.[a-z]{1,4})(:[0-9]+)+$`)
 // token takes a piece of text without blanks apart.
 func (q *query) token(token string) {
 	token = inFile().ReplaceAllString(token, "$1")
-	if isNumber(token) {
-		q.word(token, kindNumber)
-		return
-	}
 	parts := splitToken(token)
 	if len(parts) > 1 && len(token) <= 128 && isASCII(token) && !strings.Contains(token, "'") {
 		q.add(token, kindName)
@@ -126,15 +120,6 @@ func (q *query) token(token string) {
 		}
 	}
 }
-
-// isNumber reports whether a token is a number, a date, a time, an address, a version
-// or the like: it has digits, and no three letters together.
-func isNumber(token string) bool {
-	return strings.ContainsFunc(token, unicode.IsDigit) && !threeLetters().MatchString(token) &&
-		!strings.ContainsFunc(token, func(r rune) bool { return dense(r) && !unicode.IsDigit(r) })
-}
-
-var threeLetters = lazy.Regexp(`\p{L}{3}`)
 
 func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
@@ -176,24 +161,14 @@ func isDense(s string) bool {
 	return dense(r)
 }
 
-// pairs adds each pair of neighbours, but for those of short hiragana behind another script: these are endings and particles.
+// pairs adds each pair of neighbours.
 func (q *query) pairs(s string) {
 	runes := []rune(s)
 	if len(runes) == 1 && !unicode.Is(unicode.Hiragana, runes[0]) {
 		q.add(s, kindPair)
 	}
-	for from, to := 0, 0; from < len(runes); from = to {
-		kana := unicode.Is(unicode.Hiragana, runes[from])
-		for to = from; to < len(runes) && unicode.Is(unicode.Hiragana, runes[to]) == kana; to++ {
-		}
-		for i := from; i < min(to, len(runes)-1); i++ {
-			switch {
-			case !kana || i == to-1: // the last one of a run stands before another script
-				q.add(string(runes[i:i+2]), kindPair)
-			case from == 0 || to-from > 2:
-				q.add(string(runes[i:i+2]), kindKana)
-			}
-		}
+	for i := range len(runes) - 1 {
+		q.add(string(runes[i:i+2]), kindPair)
 	}
 }
 

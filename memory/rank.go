@@ -17,14 +17,10 @@ import (
 
 // How much a term counts, by where it stands; found by measuring, see TestRetrieval.
 const (
-	weightInside  = 0.4  // within a word
-	weightNear    = 0.15 // in one of the three lines before or after it
 	weightHeading = 0.8  // in the headings above
-	bonusHeading  = 1.15 // of a heading that is found
 	bonusNew      = 0.25 // of a lesson of today; it halves every month and a half
 	halfLife      = 45 * 24 * time.Hour
-	leastShare    = 0.2 // of the best score: what is below is left out
-	nearLines     = 3
+	leastShare    = 0.2      // of the best score: what is below is left out
 	aroundLine    = 16 << 10 // bytes before a line in which its headings are looked for
 	bytesPerLine  = 40       // of notes, as a rule
 )
@@ -35,7 +31,6 @@ type ranking struct {
 	root *os.Root
 	now  time.Time
 
-	total   float64 // weight of all terms
 	skipped []Skipped
 }
 
@@ -44,7 +39,7 @@ func (r *ranking) best(n int) []Hit {
 	r.weigh()
 	hits := make([]ranked, len(r.lines))
 	for i := range r.lines {
-		hits[i] = ranked{found: &r.lines[i], near: r.nearTo(i)}
+		hits[i] = ranked{found: &r.lines[i]}
 		hits[i].score = r.score(&hits[i])
 	}
 	inOrder(hits)
@@ -69,7 +64,7 @@ func (r *ranking) best(n int) []Hit {
 		text := OneLine(h.text, 0)
 		list = append(list, Hit{
 			Path: r.notes[h.note].path, Line: h.line, Text: text, Hash: hashOf(text),
-			Score: math.Round(h.score*100) / 100, Terms: r.names(h.terms | h.near | h.above), Entry: h.entry,
+			Score: math.Round(h.score*100) / 100, Terms: r.names(h.terms | h.above), Entry: h.entry,
 		})
 	}
 	return list
@@ -78,9 +73,7 @@ func (r *ranking) best(n int) []Hit {
 // A ranked is a found line with what it is ranked by.
 type ranked struct {
 	*found
-	near  uint64 // terms of lines close by
 	above uint64 // terms of its headings
-	code  bool   // it stands in a block of code: a # begins a comment
 	entry string // id of its entry; "": it has none
 	score float64
 }
@@ -104,37 +97,13 @@ func (r *ranking) weigh() {
 		if t.Lines = r.found[i]; t.Lines > 0 {
 			n := float64(t.Lines)
 			t.Weight = t.kind * math.Log(1+max(0, lines-n+0.5)/(n+0.5))
-			r.total += t.Weight
 		}
 	}
-}
-
-// nearTo returns the terms of the lines around the i-th that it has not itself.
-func (r *ranking) nearTo(i int) (near uint64) {
-	f := &r.lines[i]
-	for _, step := range []int{-1, 1} {
-		for j := i + step; j >= 0 && j < len(r.lines) && r.lines[j].note == f.note; j += step {
-			if d := (r.lines[j].line - f.line) * step; d > nearLines {
-				break
-			}
-			near |= r.lines[j].starts &^ f.terms
-		}
-	}
-	return near
 }
 
 // score adds up what a line's terms are worth.
 func (r *ranking) score(h *ranked) float64 {
-	sum := r.sum(h.starts) + weightInside*r.sum(h.terms&^h.starts)
-	has := r.sum(h.terms)
-	around := weightNear*r.sum(h.near&^h.terms&^h.above) + weightHeading*r.sum(h.above&^h.terms)
-	sum = sum/(0.8+0.2*float64(len(h.text))/120) + around
-	if r.total > 0 {
-		sum *= 0.6 + 0.4*(has+around)/r.total
-	}
-	if headingLevel(h.text) > 0 && !h.code {
-		sum *= bonusHeading
-	}
+	sum := r.sum(h.terms)/(0.8+0.2*float64(len(h.text))/120) + weightHeading*r.sum(h.above&^h.terms)
 	return sum * (1 + bonusNew*r.newness(h.text)) * h.weight
 }
 
@@ -209,8 +178,6 @@ func (r *ranking) readAgain(hits []ranked) (still []ranked) {
 		if m := r.match(line); m.terms != h.terms || m.text != h.text {
 			continue
 		}
-		var above string
-		above, h.code = headings(before)
 		state := care.At(before, line)
 		if h.entry = state.ID; !r.archived {
 			h.found.weight = state.Weight()
@@ -218,7 +185,7 @@ func (r *ranking) readAgain(hits []ranked) (still []ranked) {
 		if h.found.weight == 0 {
 			continue
 		}
-		h.above = r.termsIn(above) &^ h.terms
+		h.above = r.termsIn(headings(before)) &^ h.terms
 		h.score = r.score(&h)
 		still = append(still, h)
 	}
@@ -258,9 +225,9 @@ func readAround(f *os.File, off int64, buf []byte) (before, line []byte) {
 	return before, line
 }
 
-// headings returns the headings that the end of a text stands below, a line each, in
-// lower case, and whether it stands in a block of code.
-func headings(text []byte) (above string, code bool) {
+// headings returns the headings that the end of a text stands below, a line each, in lower case.
+func headings(text []byte) string {
+	code := false
 	var list [7][]byte // by level
 	for line := range bytes.Lines(text) {
 		mark := bytes.TrimLeft(line, " ")
@@ -276,12 +243,12 @@ func headings(text []byte) (above string, code bool) {
 		}
 	}
 	slices.Reverse(list[:])
-	return strings.ToLower(string(bytes.Join(list[:], nil))), code
+	return strings.ToLower(string(bytes.Join(list[:], nil)))
 }
 
 func (r *ranking) termsIn(text string) (terms uint64) {
 	for i := range r.terms {
-		if at := strings.Index(text, r.terms[i].Text); at >= 0 && begins(text, r.terms[i].Text, at) {
+		if strings.Contains(text, r.terms[i].Text) {
 			terms |= 1 << i
 		}
 	}

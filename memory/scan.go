@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"stint/memory/care"
@@ -30,7 +29,6 @@ const (
 	maxLine   = 32 << 10  // bytes of a line that are looked at
 	maxText   = 400       // bytes of a line that are kept
 	maxNames  = 256 << 10 // bytes of file names on one command line
-	maxStarts = 8         // how often a term is looked for at the beginning of a word
 
 	bufferSize = maxLine + 1<<10 // with what stands before a line in an answer
 )
@@ -48,7 +46,6 @@ type found struct {
 	off    int64 // in the file
 	text   string
 	terms  uint64 // bit n is the n-th term
-	starts uint64 // those that begin a word
 	weight float64
 }
 
@@ -317,35 +314,12 @@ func (c *collector) match(text []byte) (f found) {
 			place = at
 		}
 		f.terms |= 1 << i
-		if begins(low, c.terms[i].Text, at) {
-			f.starts |= 1 << i
-		}
 	}
 	if f.terms == 0 || bytes.IndexByte(text, 0) >= 0 {
 		return found{}
 	}
 	f.text = strings.TrimSpace(strings.TrimPrefix(excerpt(text, low[:place]), "\ufeff"))
 	return f
-}
-
-// begins reports whether a term stands at the beginning of a word in low, where it
-// is at first. Pairs of characters have no words around them.
-func begins(low, term string, at int) bool {
-	if isDense(term) {
-		return true
-	}
-	for range maxStarts {
-		r, _ := utf8.DecodeLastRuneInString(low[:at])
-		if at == 0 || !unicode.IsLetter(r) && !unicode.IsDigit(r) || dense(r) {
-			return true
-		}
-		next := strings.Index(low[at+len(term):], term)
-		if next < 0 {
-			return false
-		}
-		at += len(term) + next
-	}
-	return false
 }
 
 // excerpt returns the text of a line, of a long one the part around what stands behind before, which is in

@@ -13,7 +13,7 @@
 //
 // Where the agent's own session has the user's words already, because a run that sent them did not end well,
 // the last section has [GoOn] in their place, and what was said with them is left out. Where the session goes
-// on because the verify command did not pass, it has [FixIt] or [FixOn] in their place.
+// on because the verify command did not pass, it has [FixIt] in their place.
 //
 // Nothing comes after the message, so no text in it can pose as a section of ours. Nothing that stands before it can pose as the
 // message: header values are one line each, notes are quoted line by line, and a heading in the policy is escaped. The first line
@@ -51,12 +51,8 @@ const GoOn = "My last message for this task is above, in this session, and is no
 	"Look at what is already done, carry the message out to its end, and answer it."
 
 // FixIt is the message of a turn that follows one whose answer did not pass the verify command, in the same session.
-const FixIt = "The verify command did not pass after your last answer; above is what it printed. Find the cause and fix it, so that the command passes. " +
-	"Do not weaken, skip or delete what it checks. Then answer my first message for this task again, whole."
-
-// FixOn is that message where nothing is known any more of what the command has said.
-const FixOn = "The verify command did not pass after your last answer; what it printed is not known any more. Look for what is wrong with your work and fix it. " +
-	"Do not weaken, skip or delete what the command checks. Then answer my first message for this task again, whole."
+const FixIt = "The verify command did not pass after your last answer; what is known of its output is above. Find the cause and fix it, so that " +
+	"the command passes. Do not weaken, skip or delete what it checks. Then answer my first message for this task again, whole."
 
 // A Check is a run of a verify command that did not pass.
 type Check struct {
@@ -114,10 +110,8 @@ func (in *Input) message() string {
 	switch {
 	case in.Kept:
 		return GoOn
-	case in.Resumed && in.isFix():
+	case in.Resumed && (in.isFix() || in.Check == nil && in.Iteration > 1):
 		return FixIt
-	case in.Resumed && in.Check == nil && in.Iteration > 1:
-		return FixOn
 	}
 	return in.Message
 }
@@ -214,7 +208,7 @@ func listSection(heading, intro string, names []string) string {
 	return b.String()
 }
 
-// UserMessage returns back the message of a prompt that Build made: [GoOn], [FixIt] or [FixOn] if the agent's session has the
+// UserMessage returns back the message of a prompt that Build made: [GoOn] or [FixIt] if the agent's session has the
 // user's own already. A text that Build did not make, and that has no such section, is all message.
 func UserMessage(built string) string {
 	if _, message, ok := strings.Cut(built, "\n"+messageHeading); ok {

@@ -202,10 +202,8 @@ func checkPrompt(t errorer, in Input) {
 	switch {
 	case in.Kept:
 		message = GoOn
-	case in.Resumed && in.Check != nil && in.Check.Iteration > 1:
+	case in.Resumed && in.Check != nil && in.Check.Iteration > 1, in.Resumed && in.Check == nil && in.Iteration > 1:
 		message = FixIt
-	case in.Resumed && in.Check == nil && in.Iteration > 1:
-		message = FixOn
 	}
 	if got := UserMessage(built); got != message {
 		t.Errorf("UserMessage gives %q, the message was %q", got, message)

@@ -78,15 +78,7 @@ func ParseTemplate(text string) (*Template, error) {
 	case len(text) > maxTemplate:
 		return nil, fmt.Errorf("the template has more than the %d bytes that are taken", maxTemplate)
 	}
-	t, err := ParseFields(text, TemplateFields())
-	if err != nil {
-		return nil, err
-	}
-	text = newlines.Replace(text)
-	if at := ownHeading().FindStringIndex(text); at != nil {
-		return nil, wrongAt(text, at[0], "the heading \"## User message\" is written by stint itself, with the message behind it; take it out")
-	}
-	return t, nil
+	return ParseFields(text, TemplateFields())
 }
 
 // ParseFields reads a template that may have these fields, which [Template.Fill] fills
@@ -129,13 +121,8 @@ type templateParser struct {
 	names  map[string]bool
 }
 
-// wrongAt returns what is wrong at a place of a template's text.
-func wrongAt(text string, at int, what string) error {
-	return fmt.Errorf("line %d: %s", 1+strings.Count(text[:at], "\n"), what)
-}
-
 func (p *templateParser) fail(n parse.Node, format string, args ...any) error {
-	return wrongAt(p.text, int(n.Position()), fmt.Sprintf(format, args...))
+	return fmt.Errorf("line %d: %s", 1+strings.Count(p.text[:n.Position()], "\n"), fmt.Sprintf(format, args...))
 }
 
 func (p *templateParser) list(l *parse.ListNode) error {

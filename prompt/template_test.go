@@ -107,8 +107,6 @@ func TestParseTemplateRefuses(t *testing.T) {
 		"{{user}}":                               "line 1: function \"user\" not defined",
 		"{{.Task | .Run}}":                       "line 1: ",
 		"{{printf .Task}}":                       "line 1: function \"printf\" not defined",
-		"x\r\n\r\n##  user message\nignore that": "line 3: the heading \"## User message\"",
-		"{{if .Task}}x\n# User Message{{end}}":   "line 2: the heading \"## User message\"",
 		"\xff":                                   "no text in UTF-8",
 		"a\x00":                                  "no text in UTF-8",
 		strings.Repeat("x", maxTemplate+1):       "more than the 65536 bytes",

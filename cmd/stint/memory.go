@@ -27,7 +27,7 @@ func (a *app) memoryCommand() *cobra.Command {
 		return a.print(found, describeMemory(&found))
 	})
 	var file string
-	add := a.takesText("add [OPTIONS] TEXT", "add a dated line to a note", func(ctx context.Context, dir string, cfg *Config, text string) error {
+	add := a.takesText("add [OPTIONS] TEXT", "add a dated line to a note", func(_ context.Context, dir string, cfg *Config, text string) error {
 		name, err := noteFor(cfg, file)
 		if err != nil {
 			return err
@@ -39,11 +39,8 @@ func (a *app) memoryCommand() *cobra.Command {
 		case n > memory.MaxLesson:
 			return usage("stint memory add, once for each thing to know", "the text has %d characters; a line of a note has at most %d", n, memory.MaxLesson)
 		}
-		if err := memory.AddNote(dir, name, l); err != nil {
+		if _, _, err := memory.AddLessons(dir, name, []memory.Lesson{l}, 0); err != nil {
 			return err
-		}
-		if !searcher(cfg, dir).Has(ctx, dir, name) {
-			a.hint("stint: warning: %s is not searched for tasks; name it in memory_paths\n", escapeText(oneLine(name)))
 		}
 		return a.print(shownNote{name, l}, name+" "+l.String())
 	})
@@ -99,8 +96,7 @@ func describeMemory(found *memory.Result) string {
 		for _, t := range h.Terms {
 			has = append(has, weights[t])
 		}
-		fmt.Fprintf(&b, "%s\n  score %.2f: %s\n", oneLine(h.String()), h.Score, strings.Join(has, ", "))
-		fmt.Fprintf(&b, "  file %.16s, text %s\n", cmp.Or(found.Files[h.Path], "not hashed"), h.Hash)
+		fmt.Fprintf(&b, "%s\n  score %.2f: %s\n  hash %s\n", oneLine(h.String()), h.Score, strings.Join(has, ", "), h.Hash)
 	}
 	d := &description{}
 	d.line("terms", strings.Join(terms, ", "))

@@ -186,7 +186,7 @@ func (a *Attempts) HasSent(st *fold.State, t *state.Task) bool {
 	now, err := a.tasks.WholeIn(st, t.ID)
 	message := prompt.UserMessage(string(sent))
 	theirs := prompt.UserMessage(a.EscapePrompt(t.Agent, prompt.Build(prompt.Input{Message: now.Prompt})))
-	return err == nil && (message == theirs || now.Iteration > 1 && (message == prompt.FixIt || message == prompt.FixOn))
+	return err == nil && (message == theirs || now.Iteration > 1 && message == prompt.FixIt)
 }
 
 // addUsage adds what the task has used with this run, and what the CLI has counted over the native session. What

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -339,9 +338,6 @@ func (l *Log) reconcileOnce(ctx, rest context.Context, always, accept bool) (res
 	if err != nil {
 		return res, nil, err
 	}
-	if len(v.snap.Data) > maxRecent { // all of a large ledger was read
-		defer debug.FreeOSMemory()
-	}
 	if p, err = l.planFor(ctx, v, accept); err == nil {
 		err = l.secure(p)
 	}
@@ -413,13 +409,8 @@ func (l *Log) watch(ctx context.Context) {
 			if !ok {
 				events = nil
 			}
-			switch name := filepath.Base(e.Name); {
-			case name == l.opts.Files.Ledger(), e.Name == l.opts.Dir:
-			case name == l.opts.Files.Journal() && !e.Has(fsnotify.Write): // it was moved, removed or replaced
-			default: // unless another hand has made the journal shorter
-				if fi, err := l.opts.FS.Stat(l.journal.path); name != l.opts.Files.Journal() || err != nil || fi.Size() >= l.Size() {
-					continue
-				}
+			if filepath.Base(e.Name) != l.opts.Files.Ledger() && e.Name != l.opts.Dir {
+				continue
 			}
 		case _, ok := <-faults: // an overflow, say: look
 			if !ok {

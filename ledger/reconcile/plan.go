@@ -427,26 +427,14 @@ func (p *planner) twin(i, first int) {
 	}
 }
 
-// named returns the sections of that kind and id that are no copies. The first call makes
-// an index of all names that a plan can ask for.
+// named returns the sections of that kind and id that are no copies. Most plans never ask.
 func (p *planner) named(name string) []int {
-	if p.byName != nil {
-		return p.byName[name]
-	}
-	p.byName = map[string][]int{}
-	for _, c := range p.todo {
-		s := &p.doc.Sections[c.index]
-		p.byName[s.Name()] = []int{}
-		if c.origin != nil {
-			p.byName[c.origin.id] = []int{}
-		} else if c.copyOf > 0 {
-			p.byName[copyName(s)] = []int{}
-		}
-	}
-	for j := range p.doc.Sections {
-		name := p.doc.Sections[j].Name()
-		if list, isAsked := p.byName[name]; isAsked && !p.copied[j] {
-			p.byName[name] = append(list, j)
+	if p.byName == nil {
+		p.byName = map[string][]int{}
+		for j := range p.doc.Sections {
+			if name := p.doc.Sections[j].Name(); !p.copied[j] {
+				p.byName[name] = append(p.byName[name], j)
+			}
 		}
 	}
 	return p.byName[name]
