@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,18 +27,9 @@ const (
 )
 
 // bootstrap is what BOOTSTRAP.md says where nothing else is configured.
-const bootstrap = `# Welcome
-
-This assistant has just been set up for you, and does not know you yet.
-
-Begin by asking, one question at a time:
-
-1. What should I call you, and what would you like to call me?
-2. What do you want help with most?
-3. How should I write: short or thorough, formal or not, and in which language?
-
-Write down what you were told where you keep your notes about the user, and remove this file then.
-`
+//
+//go:embed bootstrap.md
+var bootstrap string
 
 // Claim makes an instance a user's, and has it set up for him. What a user has claimed, nobody else can claim.
 func (f *Fleet) Claim(ctx context.Context, id, user, tgUser string) (task.Instance, error) {
