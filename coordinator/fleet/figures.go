@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"stint/coordinator/task"
@@ -212,15 +213,8 @@ func (f *Fleet) ask(ctx context.Context, in *Instance, path, param string, query
 // complete after its end, and what is read twice counts once.
 func (f *Fleet) syncUsage(ctx context.Context) (string, error) {
 	now := f.opts.Now().UTC()
-	list, days := f.withKey(), make(chan task.UsageDay, 1000)
-	read := map[string]task.UsageDay{}
-	collected := make(chan struct{})
-	go func() { // ends when days is closed, which is waited for
-		defer close(collected)
-		for u := range days {
-			read[u.Instance+" "+u.Date] = u
-		}
-	}()
+	list, read := f.withKey(), map[string]task.UsageDay{}
+	var mu sync.Mutex // guards read
 	err := f.eachInstance(ctx, list, mostHTTP, func(ctx context.Context, in *Instance) error {
 		// https://docs.litellm.ai/docs/proxy/cost_tracking#daily-spend-breakdown-api
 		var answer struct {
@@ -240,16 +234,16 @@ func (f *Fleet) syncUsage(ctx context.Context) (string, error) {
 		if answer.Results == nil {
 			return errors.New("LiteLLM's answer to GET /user/daily/activity says nothing of days")
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		for _, r := range answer.Results {
 			if _, err := time.Parse(time.DateOnly, r.Date); err != nil || r.Metrics == nil {
 				return fmt.Errorf("LiteLLM's answer to GET /user/daily/activity has a day without a date or without figures")
 			}
-			days <- task.UsageDay{Instance: in.ID, Date: r.Date, Requests: r.Metrics.Requests, Tokens: r.Metrics.Tokens, Cost: math.Round(1e6*r.Metrics.Spend) / 1e6, UpdatedAt: now.Truncate(time.Millisecond)}
+			read[in.ID+" "+r.Date] = task.UsageDay{Instance: in.ID, Date: r.Date, Requests: r.Metrics.Requests, Tokens: r.Metrics.Tokens, Cost: math.Round(1e6*r.Metrics.Spend) / 1e6, UpdatedAt: now.Truncate(time.Millisecond)}
 		}
 		return nil
 	})
-	close(days)
-	<-collected
 	n, kept := f.keepUsage(read)
 	return fmt.Sprintf("read %d instances, %d days have changed", len(list), n), errors.Join(err, kept)
 }

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"stint/coordinator/task"
@@ -359,19 +360,17 @@ func (f *Fleet) sync(ctx context.Context, in *Instance, repair bool) (string, er
 // syncAll is the job config_sync.
 func (f *Fleet) syncAll(ctx context.Context) (string, error) {
 	list := f.where(func(*Instance, state.Control) bool { return true })
-	found := make(chan string, len(list))
+	var mu sync.Mutex // guards texts
+	var texts []string
 	err := f.eachInstance(ctx, list, mostSSH, func(ctx context.Context, in *Instance) error {
 		text, err := f.sync(ctx, in, f.opts.Repair)
 		if text != "" {
-			found <- in.ID + ": " + text
+			mu.Lock()
+			defer mu.Unlock()
+			texts = append(texts, in.ID+": "+text)
 		}
 		return err
 	})
-	close(found)
-	var texts []string
-	for text := range found {
-		texts = append(texts, text)
-	}
 	slices.Sort(texts)
 	detail := strings.TrimSuffix(fmt.Sprintf("%d of %d differ: %s", len(texts), len(list), strings.Join(texts, "; ")), ": ")
 	if err != nil {
