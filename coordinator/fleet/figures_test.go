@@ -80,7 +80,7 @@ func newKeys(t *testing.T) (*world, *litellm) {
 	l := newLiteLLM(t)
 	l.spend["ka"], l.spend["kb"] = 1.25, 2
 	in := func(id, ref string) Instance {
-		return Instance{ID: id, Server: "s", ConfigPath: "/c", Service: "a", Gateway: "http://g", KeyRef: ref}
+		return Instance{ID: id, Server: "s", ConfigPath: "/c/" + id, Service: "a", Gateway: "http://g", KeyRef: ref}
 	}
 	return newWorld(t, func(o *Options) { o.LiteLLM.URL = l.URL + "/" }, in("a", "ka"), in("b", "kb"), in("c", "")), l
 }
