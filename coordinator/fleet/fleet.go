@@ -290,13 +290,12 @@ func (f *Fleet) where(is func(*Instance, state.Control) bool) (list []*Instance)
 	return list
 }
 
-// each does something for each one of a list, most at a time on one server, and returns in one sentence what went wrong. A
-// server that cannot be reached is not tried again for the others of the list.
+// each does something for each one of a list, most at a time on one server, and returns in one sentence what went wrong.
 func each[T any](ctx context.Context, f *Fleet, list []T, most int, name func(T) (id, server string), do func(context.Context, T) error) error {
 	var work sync.WaitGroup
 	var mu sync.Mutex
 	var failed []string
-	slots, down := map[string]chan struct{}{}, map[string]error{}
+	slots := map[string]chan struct{}{}
 	for _, one := range list {
 		id, server := name(one)
 		if slots[server] == nil {
@@ -307,9 +306,7 @@ func each[T any](ctx context.Context, f *Fleet, list []T, most int, name func(T)
 			slot <- struct{}{}
 			f.all <- struct{}{}
 			defer func() { <-f.all; <-slot }()
-			mu.Lock()
-			err := cmp.Or(down[server], ctx.Err())
-			mu.Unlock()
+			err := ctx.Err()
 			if err == nil {
 				err = do(ctx, one)
 			}
@@ -317,9 +314,6 @@ func each[T any](ctx context.Context, f *Fleet, list []T, most int, name func(T)
 				mu.Lock()
 				defer mu.Unlock()
 				failed = append(failed, id+": "+err.Error())
-				if _, is := errors.AsType[*unreachableError](err); is {
-					down[server] = err
-				}
 			}
 		})
 	}
