@@ -46,7 +46,6 @@ type testDecoder struct {
 
 func newTestDecoder(turn task.Turn, report func(task.Event)) Decoder {
 	d := &testDecoder{TurnState: NewTurnState(turn, report)}
-	d.Version = "of the test"
 	return d
 }
 
