@@ -60,12 +60,7 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 			err = explainOurs(err, db.Target)
 		}
 	}()
-	// The schema is made in an empty database. One that is older or newer than this program is
-	// refused: other hosts may need it as it is.
-	if err = schema.Check(ctx, db); errors.Is(err, schema.ErrNone) {
-		_, _, err = schema.Migrate(ctx, db)
-	}
-	if err != nil {
+	if err = schema.Ensure(ctx, db); err != nil {
 		return nil, err
 	}
 	s = &session{writer: writer{o: &m.o, db: db}, mirror: m}

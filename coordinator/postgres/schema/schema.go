@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"stint/coordinator/task"
 )
@@ -96,17 +95,20 @@ func migrate(ctx context.Context, db Database, list []migration, wait time.Durat
 		}
 		return nil
 	})
-	switch pg, ok := errors.AsType[*pgconn.PgError](err); {
-	case ok && pg.Code == "55P03":
-		err = &task.Error{
-			Code:    task.CodeBusy,
-			Message: fmt.Sprintf("the schema was not changed: for %s somebody else has changed it, or has locked one of its tables", wait),
-			Hint:    `try again; "SELECT * FROM pg_stat_activity" in the database shows who is at work`,
-		}
-	case err == nil:
+	if err == nil {
 		return from, len(list), nil
 	}
 	return from, from, err
+}
+
+// Ensure checks the schema, and makes it in an empty database. One that is older or newer than this program is
+// refused: other hosts may need it as it is.
+func Ensure(ctx context.Context, db Database) error {
+	err := Check(ctx, db)
+	if errors.Is(err, ErrNone) {
+		_, _, err = Migrate(ctx, db)
+	}
+	return err
 }
 
 // Check returns nil if the schema is the one that this program needs, ErrNone if there is none, else a *task.Error.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"stint/coordinator/postgres/postgrestest"
 	"stint/coordinator/task"
@@ -184,7 +185,7 @@ func TestMigrateBusy(t *testing.T) {
 			other := open(t, url)
 			do(t, other, "BEGIN; "+held)
 			_, _, err := migrate(t.Context(), conn, migrations(), 50*time.Millisecond)
-			if !errors.Is(err, &task.Error{Code: task.CodeBusy}) {
+			if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "55P03" {
 				t.Errorf("%v", err)
 			}
 			do(t, other, "COMMIT")

@@ -220,7 +220,6 @@ func advice(err error, t Target) (code task.Code, hint string) {
 	if !errors.As(err, &server) {
 		server = &pgconn.PgError{}
 	}
-	var dns *net.DNSError
 	switch {
 	case server.Code == "28P01":
 		return task.CodeUnauthorized, "look at the password in url_file, STINT_POSTGRES_URL or ~/.pgpass"
@@ -234,18 +233,16 @@ func advice(err error, t Target) (code task.Code, hint string) {
 		return task.CodeForbidden, "GRANT TEMPORARY ON DATABASE " + oneLine(pgx.Identifier{t.cfg.Database}.Sanitize()) + " TO " + role
 	case server.Code == "42501":
 		return task.CodeForbidden, "GRANT SELECT, INSERT, UPDATE, DELETE ON " + strings.Join(schema.Tables, ", ") + ", schema_migrations TO " + role
+	case server.Code == "55P03":
+		return task.CodeBusy, `try again; "SELECT * FROM pg_stat_activity" in the database shows who has locked it`
 	case server.Code != "":
 		return task.CodeUnavailable, "look at the server's log; the mirror tries again by itself"
-	case errors.As(err, &dns):
-		return task.CodeUnavailable, "look at the host in the database URL, and at the network"
 	case strings.Contains(err.Error(), "tls: "), strings.Contains(err.Error(), "TLS"), strings.Contains(err.Error(), "x509: "):
 		return task.CodeInvalid, "give the server a certificate for its name, or add sslrootcert=FILE to the database URL; sslmode=require accepts any certificate, sslmode=disable is for a trusted network"
-	case errors.Is(err, fs.ErrPermission):
-		return task.CodeForbidden, "look at the permissions of the socket's directory"
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
 		return task.CodeUnavailable, "start PostgreSQL there; a master then continues by itself"
 	default:
-		return task.CodeUnavailable, "look at the server and the network; the mirror tries again by itself"
+		return task.CodeUnavailable, "look at the host in the database URL, the server and the network; the mirror tries again by itself"
 	}
 }
 

@@ -229,7 +229,7 @@ func TestOutages(t *testing.T) {
 	must(t, err)
 	defer conn.Release()
 	s.Kill(t)
-	if _, err := conn.Exec(t.Context(), "SELECT 1"); err == nil || !strings.Contains(Explain(err, target).Error(), "look at the server and the network") {
+	if _, err := conn.Exec(t.Context(), "SELECT 1"); err == nil || !strings.Contains(Explain(err, target).Error(), "the server and the network") {
 		t.Errorf("a killed server: %v", Explain(err, target))
 	}
 	wantSaid(t, text, "connection refused; start PostgreSQL there")
@@ -258,7 +258,7 @@ func TestTLSFailures(t *testing.T) {
 	plain := fakeServer(t, func(conn net.Conn) { _, _ = conn.Write([]byte("N")) })
 	wantSaid(t, text(plain, "verify-full"), "server refused TLS connection; give the server a certificate")
 	gone := fakeServer(t, func(net.Conn) {})
-	wantSaid(t, text(gone, "verify-full"), "look at the server and the network")
+	wantSaid(t, text(gone, "verify-full"), "the server and the network")
 	garbled := fakeServer(t, func(conn net.Conn) { _, _ = conn.Write([]byte("Sorry, no PostgreSQL here")) })
 	wantSaid(t, text(garbled, "verify-full"), "db at "+garbled+": ")
 }
