@@ -253,7 +253,7 @@ func TestBeginAnew(t *testing.T) {
 		if err := Check(t.Context(), conn); !errors.As(err, &e) || !strings.HasSuffix(e.Hint, "then: stint sync once") || !strings.HasSuffix(e.Message, " "+name) {
 			t.Errorf("without %s: %v", name, err)
 		}
-		do(t, conn, "DROP TABLE IF EXISTS schema_migrations, "+strings.Join(Tables, ", ")+" CASCADE")
+		do(t, conn, "DROP TABLE IF EXISTS schema_migrations, task_queue, job_runs, server_metrics, usage_daily, "+strings.Join(Tables, ", ")+" CASCADE")
 		if _, _, err := migrate(t.Context(), conn, migrations(), time.Minute); err != nil {
 			t.Errorf("begun anew after %s: %v", name, err)
 		}
