@@ -23,7 +23,6 @@ import (
 const (
 	maxTasks = 1000
 	maxBytes = 8 << 20 // of texts and files; one task may have more
-	maxNamed = 100     // tasks that a notification names
 )
 
 // writeTimeout bounds a transaction, and those of others that we wait for.
@@ -230,20 +229,11 @@ func (o *Options) settings() string {
 
 // notice is what a notification says of a batch.
 func (w *writer) notice(b *batch) string {
-	n := struct {
-		Host  string   `json:"host"`
-		Seq   uint64   `json:"seq"`
-		Count int      `json:"count"`
-		Tasks []string `json:"tasks"` // the first of them
-	}{w.o.Host, b.to.seq, len(b.tasks), []string{}}
-	for size := 0; len(n.Tasks) < min(len(b.tasks), maxNamed); {
-		id := tables.Storable(b.tasks[len(n.Tasks)].ID)
-		if size += 6*len(id) + 3; size > 6000 { // PostgreSQL takes up to 8000 bytes
-			break
-		}
-		n.Tasks = append(n.Tasks, id)
-	}
-	data, _ := json.Marshal(n) // it has nothing that JSON cannot hold
+	data, _ := json.Marshal(struct { // it has nothing that JSON cannot hold
+		Host  string `json:"host"`
+		Seq   uint64 `json:"seq"`
+		Count int    `json:"count"`
+	}{w.o.Host, b.to.seq, len(b.tasks)})
 	return string(data)
 }
 
