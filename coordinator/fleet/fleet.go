@@ -179,10 +179,9 @@ type Fleet struct {
 	ssh    map[string]chan struct{} // bounds the connections to each server
 
 	files  sync.Mutex // held while a file of the state directory is changed
-	mu     sync.Mutex // guards what follows
-	checks map[string]check
-	locks  map[string]*sync.Mutex // of instances, held while one is changed
-	stale  map[string]bool        // of instances whose configuration was written since they were restarted
+	checks sync.Map   // the last [check] of each instance; these three by its id
+	locks  sync.Map   // a [*sync.Mutex], held while it is changed
+	stale  sync.Map   // its configuration was written since it was restarted
 }
 
 // A check is how a check of an instance went.
@@ -203,7 +202,7 @@ const (
 func New(room Room, due Jobs, opts Options) *Fleet {
 	f := &Fleet{
 		opts: opts, room: room, jobs: due, client: &http.Client{Timeout: httpTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		wake: make(chan struct{}, 1), all: make(chan struct{}, mostAll), ssh: map[string]chan struct{}{}, checks: map[string]check{}, locks: map[string]*sync.Mutex{}, stale: map[string]bool{},
+		wake: make(chan struct{}, 1), all: make(chan struct{}, mostAll), ssh: map[string]chan struct{}{},
 	}
 	for _, s := range opts.Servers {
 		f.ssh[s.ID] = make(chan struct{}, mostSSH)
@@ -255,28 +254,10 @@ func (f *Fleet) change(ctx context.Context, id string, change func(*state.Contro
 
 // alone waits until nobody else changes an instance, and returns what ends that.
 func (f *Fleet) alone(id string) (end func()) {
-	f.mu.Lock()
-	lock := f.locks[id]
-	if lock == nil {
-		lock = &sync.Mutex{}
-		f.locks[id] = lock
-	}
-	f.mu.Unlock()
+	one, _ := f.locks.LoadOrStore(id, &sync.Mutex{})
+	lock := one.(*sync.Mutex)
 	lock.Lock()
 	return lock.Unlock
-}
-
-// setStale notes whether an instance has not read its configuration yet.
-func (f *Fleet) setStale(id string, isStale bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.stale[id] = isStale
-}
-
-func (f *Fleet) isStale(id string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.stale[id]
 }
 
 // where returns the instances whose control records are so.

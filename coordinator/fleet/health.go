@@ -19,11 +19,10 @@ import (
 )
 
 const (
-	mostFails   = 3       // failed checks until an instance has failed
-	maxGateway  = 1 << 20 // bytes of a gateway's answer
-	startLimit  = 30 * time.Second
-	startPace   = time.Second
-	unknownText = "unknown"
+	mostFails  = 3       // failed checks until an instance has failed
+	maxGateway = 1 << 20 // bytes of a gateway's answer
+	startLimit = 30 * time.Second
+	startPace  = time.Second
 )
 
 // Instance returns what is known of an instance.
@@ -46,14 +45,12 @@ func (f *Fleet) Instances() []task.Instance {
 
 func (f *Fleet) view(in *Instance, c state.Control) task.Instance {
 	v := task.Instance{
-		ID: in.ID, Server: in.Server, Service: in.Service, Gateway: shown(in.Gateway), User: c.User, TgUser: c.TgUser, ClaimedAt: c.ClaimedAt, BotRef: c.BotRef, Health: c.Health, FailCount: c.FailCount,
+		ID: in.ID, Server: in.Server, Service: in.Service, Gateway: shown(in.Gateway), User: c.User, TgUser: c.TgUser, ClaimedAt: c.ClaimedAt, BotRef: c.BotRef, Health: cmp.Or(c.Health, "unknown"), FailCount: c.FailCount,
 	}
-	if v.Health == "" {
-		v.Health = unknownText
+	last, _ := f.checks.Load(in.ID)
+	if last, ok := last.(check); ok {
+		v.CheckedAt, v.Detail = last.at, last.detail
 	}
-	f.mu.Lock()
-	v.CheckedAt, v.Detail = f.checks[in.ID].at, f.checks[in.ID].detail
-	f.mu.Unlock()
 	if !c.InitAt.IsZero() {
 		key := setupKey(in.ID, c.InitAt)
 		for _, j := range f.jobs.Where(func(j *jobs.Job) bool { return j.IdempotencyKey == key }) {
@@ -93,10 +90,7 @@ func (f *Fleet) check(ctx context.Context, in *Instance) error {
 		last, wrong := f.lastDialogue(ctx, in, body)
 		isActive = wrong == nil && f.opts.Now().Sub(last) < f.opts.IdleAfter
 	}
-	if noted := f.note(ctx, in, err, isActive); err == nil {
-		err = noted
-	}
-	return err
+	return cmp.Or(err, f.note(ctx, in, err, isActive))
 }
 
 // note keeps how a check went.
@@ -105,9 +99,7 @@ func (f *Fleet) note(ctx context.Context, in *Instance, failed error, isActive b
 	if failed != nil {
 		now.detail = task.OneSentence(failed.Error(), 500)
 	}
-	f.mu.Lock()
-	f.checks[in.ID] = now
-	f.mu.Unlock()
+	f.checks.Store(in.ID, now)
 	hasFailed := false
 	err := f.change(ctx, in.ID, func(c *state.Control) {
 		was := c.Health

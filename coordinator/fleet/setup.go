@@ -199,7 +199,7 @@ func (f *Fleet) setUp(ctx context.Context, j *jobs.Job) error {
 func (f *Fleet) restart(ctx context.Context, in *Instance) error {
 	_, err := f.remote(ctx, in.Server, restart, "", nil, in.Service)
 	if err == nil {
-		f.setStale(in.ID, false)
+		f.stale.Delete(in.ID)
 	}
 	return err
 }
@@ -278,7 +278,7 @@ func (f *Fleet) compare(ctx context.Context, in *Instance, c *state.Control, rep
 	if out.Len() > maxAnswer {
 		return nil, fmt.Errorf("%s would have more than %d bytes", in.ConfigPath, maxAnswer)
 	}
-	f.setStale(in.ID, true)
+	f.stale.Store(in.ID, true)
 	return differs, f.write(ctx, in.Server, in.ConfigPath, out.Bytes(), was)
 }
 
@@ -347,11 +347,12 @@ func (f *Fleet) sync(ctx context.Context, in *Instance, repair bool) (string, er
 	c := f.control(in.ID)
 	differs, err := f.compare(ctx, in, &c, repair)
 	text := strings.Join(differs, ", ")
+	_, isStale := f.stale.Load(in.ID)
 	switch {
 	case err != nil || !repair:
 	case text != "":
 		text, err = "repaired: "+text, f.restart(ctx, in)
-	case f.isStale(in.ID): // it was repaired, and the restart failed
+	case isStale: // it was repaired, and the restart failed
 		text, err = "restarted after a repair", f.restart(ctx, in)
 	}
 	return text, err
