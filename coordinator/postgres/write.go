@@ -248,7 +248,7 @@ func (w *writer) queueAccounts(q *pgx.Batch, list []state.AccountUse) {
 	for _, a := range list {
 		id := tables.AccountID(w.o.Host, a.Name)
 		ids = append(ids, id)
-		if tables.IsTool(a.Agent) {
+		if slices.Contains(tables.Tools, a.Agent) {
 			names := map[string]any{}
 			for _, name := range a.Variables {
 				names[name] = nil

@@ -49,10 +49,8 @@ func runStatus(t *state.Task, r *task.TaskRun) string {
 	return "succeeded"
 }
 
-// IsTool reports whether a table may name an agent as the tool of a task.
-func IsTool(agent string) bool {
-	return slices.Contains([]string{"codex", "claude", "gemini", "demo"}, agent)
-}
+// Tools are the agents that a table may name as the tool of a task.
+var Tools = []string{"codex", "claude", "gemini", "demo"}
 
 // A Table is one of those that the mirror is made of.
 type Table struct {
@@ -125,7 +123,7 @@ func (m *Maker) Of(im *task.TaskRecord) (*Rows, error) {
 	if out.HasKey {
 		key = OrNull(string(t.IdempotencyKey)) // as the ledger has it: it is unique
 	}
-	if IsTool(t.Agent) {
+	if slices.Contains(Tools, t.Agent) {
 		if tool = t.Agent; t.Status == state.Running {
 			leasedBy = AccountID(m.Host, t.AccountName())
 		}
