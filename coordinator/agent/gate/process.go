@@ -2,7 +2,6 @@ package gate
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"stint/coordinator/agent/gate/hold"
-	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
 
@@ -269,15 +267,10 @@ func lockFree(runDir string) (bool, error) {
 
 // awaitFree waits until the lock is free: at most d, because a process that is
 // just being forked holds every descriptor of its parent for a moment.
-func awaitFree(ctx context.Context, runDir string, d time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	for {
-		if free, err := lockFree(runDir); free || err != nil {
+func awaitFree(runDir string, d time.Duration) bool {
+	for end := time.Now().Add(d); ; time.Sleep(5 * time.Millisecond) {
+		if free, err := lockFree(runDir); free || err != nil || time.Now().After(end) {
 			return free
-		}
-		if task.Sleep(ctx, 5*time.Millisecond) != nil {
-			return false
 		}
 	}
 }

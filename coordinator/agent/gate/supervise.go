@@ -309,7 +309,7 @@ func (w *watch) finish(ctx context.Context) {
 	}
 	w.ended.Lost = !w.done
 	w.held.wait()
-	w.ended.Held = !awaitFree(ctx, runDir, 2*time.Second)
+	w.ended.Held = !awaitFree(runDir, 2*time.Second)
 	for before, n := int64(-1), 0; before != w.stdout.off && n < lastBursts; n++ {
 		before = w.stdout.off
 		w.readNew()
