@@ -61,11 +61,7 @@ func Connect(ctx context.Context, url func() (string, error), poolSize int) (*Da
 		return nil, Explain(err, t)
 	}
 	db := &Database{pool, t, end}
-	servers := map[string]bool{} // they are tried one after the other
-	for _, f := range append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port}}, c.Fallbacks...) {
-		servers[fmt.Sprint(f.Host, f.Port)] = true
-	}
-	limit := c.ConnectTimeout * time.Duration(len(servers))
+	limit := c.ConnectTimeout * time.Duration(1+len(c.Fallbacks)) // they are tried one after the other
 	if err := checkServer(ctx, db.Pool, t, limit); err != nil {
 		db.Close()
 		return nil, err
@@ -79,10 +75,6 @@ func checkServer(ctx context.Context, pool *pgxpool.Pool, t Target, limit time.D
 	defer cancel()
 	var encoding, version string
 	err := pool.QueryRow(within, `SELECT current_setting('server_encoding'), current_setting('server_version_num')`).Scan(&encoding, &version)
-	if err != nil && ctx.Err() == nil && isTimeout(err) {
-		code, hint := advice(err, t)
-		return &task.Error{Code: code, Message: fmt.Sprintf("%v: it did not answer within %v", t, limit), Hint: hint}
-	}
 	if err != nil {
 		return Explain(err, t)
 	}
