@@ -194,7 +194,7 @@ var keys = slices.Concat([]key{
 	checkedKey("postgres_url_file", "", "file of mode 600 that holds this URL; it is read for each connection", func(c *Config) *string { return &c.PostgresURLFile }, checkURLFile).in("postgres"),
 	numberKey("postgres_pool_size", "10", 1, 1000, "connections to it at most", func(c *Config) *int { return &c.PostgresPoolSize }).in("postgres"),
 	sizeKey("postgres_inline_threshold", "1MiB", maxInline, "size up to which files are copied whole; of larger ones path and hash", func(c *Config) *int64 { return &c.PostgresInline }).in("postgres"),
-	numberKey("postgres_stdout_limit", "10000", 0, 10_000_000, "characters of a run's output and of its errors that are copied", func(c *Config) *int { return &c.PostgresOutput }).in("postgres"),
+	numberKey("postgres_stdout_limit", "10000", 0, 10_000_000, "bytes of a run's output and of its errors that are copied", func(c *Config) *int { return &c.PostgresOutput }).in("postgres"),
 	checkedKey("postgres_host", "", "host name under which the mirror keeps these tasks; empty: the name of this machine", func(c *Config) *string { return &c.PostgresHost }, checkHost).in("postgres"),
 	durationKey("worker_lease_ttl", "90s", "how long a task of the shared queue stays with a worker that does not renew its lease", func(c *Config) *time.Duration { return &c.WorkerLeaseTTL }).as("lease_ttl").in("worker"),
 	durationKey("worker_renew", "30s", "time between two renewals of a worker's leases", func(c *Config) *time.Duration { return &c.WorkerRenew }).as("renew").in("worker"),
