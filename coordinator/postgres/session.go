@@ -32,10 +32,7 @@ type session struct {
 // session opens a session, reads what is to be copied, and calls do. That is read when the place of the mirror is known: read
 // before, it could lack what the mirror has already.
 func (m *Mirror) session(ctx context.Context, read func() (Source, error), do func(*session) error) error {
-	opening, cancel := ctx, context.CancelFunc(func() {})
-	if m.lasts {
-		opening, cancel = context.WithTimeout(ctx, openTimeout)
-	}
+	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	s, err := m.open(opening)
 	if err != nil {
