@@ -179,13 +179,6 @@ func (w *writer) fill(ctx context.Context, tx pgx.Tx, b *batch) error {
 		t.Task[tables.Generation] = w.at.generation
 		tasks, runs, files = append(tasks, t.Task), append(runs, t.Runs...), append(files, t.Files...)
 	}
-	known := make(map[[16]byte]bool, len(runs))
-	runs = slices.DeleteFunc(runs, func(row []any) bool { // a person may have written the run of one task into another
-		id := row[0].([16]byte)
-		isKnown := known[id]
-		known[id] = true
-		return isKnown
-	})
 	for i, rows := range [][][]any{tasks, runs, files} {
 		if len(rows) == 0 {
 			continue
