@@ -59,7 +59,7 @@ var arrows = map[string][]string{
 	"stint/coordinator":                       {"stint/coordinator/admission", "stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger/journal", "stint/ledger/durable", "stint/state", "stint/state/fold"},
 	"stint/coordinator/agent/gate/hold":       {}, // it starts with each run
 	"stint/coordinator/agent/gate":            {"stint/coordinator/agent/gate/hold", "stint/coordinator/redact", "stint/coordinator/task", "stint/ledger/durable"},
-	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger/lazy", "stint/state"},
+	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/agent/gate/hold", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger/lazy", "stint/state"},
 	anyAgent:                                  {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/task", "stint/ledger/durable", "stint/ledger/lazy", "stint/state"},
 	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/hold", anyAgent, "stint/coordinator/task", "stint/ledger/durable", "stint/ledger/lazy"}, // it speaks codex's events
 	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/ledger", "stint/session", "stint/state", "stint/state/jobs"},

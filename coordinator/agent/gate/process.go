@@ -19,15 +19,6 @@ import (
 	"stint/ledger/durable"
 )
 
-// EnvRunID is a variable of every program that runs under a gate: the id of its run.
-const EnvRunID = hold.EnvRunID
-
-// What a supervisor and its gate share.
-type (
-	EndReport = hold.EndReport
-	Resources = hold.Resources
-)
-
 // Names of the files in a run's directory that this package makes.
 const (
 	stdoutName = "stdout"
@@ -151,7 +142,7 @@ func (v *Supervisor) startGate(s Spec, files []*os.File, stderr *os.File) (*gate
 		Path: argv[0], Args: append([]string{"stint"}, argv[1:]...), Dir: "/",
 		// The mark is for a sweep to find it. It needs no more than these processors, and the runtime need
 		// not look how many there are. Built with -race, it would wait a second at its end.
-		Env:   []string{EnvRunID + "=" + s.Turn.RunID, "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"},
+		Env:   []string{hold.EnvRunID + "=" + s.Turn.RunID, "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"},
 		Stdin: controlR, Stderr: stderr, ExtraFiles: files,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, WaitDelay: time.Second,
 	}
