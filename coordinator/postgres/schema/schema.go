@@ -168,16 +168,11 @@ func schemaVersion(ctx context.Context, q Querier, list []migration) (int, error
 // tablesThere returns those of our tables' names that exist in the connection's schema:
 // the first one of its search path, where a new table would be.
 func tablesThere(ctx context.Context, q Querier) (tables []string, err error) {
-	const sql = `SELECT current_schema(), ARRAY(
+	const sql = `SELECT ARRAY(
 		SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = current_schema() AND c.relname::text = ANY($1::text[]) ORDER BY array_position($1::text[], c.relname::text))`
-	var schema *string
-	if err := q.QueryRow(ctx, sql, slices.Concat(Tables, views, []string{"schema_migrations"})).Scan(&schema, &tables); err != nil {
+	if err := q.QueryRow(ctx, sql, slices.Concat(Tables, views, []string{"schema_migrations"})).Scan(&tables); err != nil {
 		return nil, fmt.Errorf("look for the tables: %w", err)
-	}
-	if schema == nil {
-		return nil, task.Conflict("create that schema, or grant the role USAGE and CREATE on it",
-			"the database has no schema for the tables: the role's search_path names none that exists and that the role may use")
 	}
 	return tables, nil
 }
