@@ -118,11 +118,6 @@ func ForPrograms(text, other string) (url string, env []string, err error) {
 	}
 	query := u.Query()
 	query.Del("password")
-	for key := range query {
-		if strings.HasPrefix(key, "pool_") { // of pgx alone
-			query.Del(key)
-		}
-	}
 	u.User, u.Path, u.RawQuery = neturl.User(c.User), "/"+cmp.Or(other, c.Database), query.Encode()
 	if env = append(env, "PGPASSWORD="+c.Password); c.TLSConfig != nil && !c.TLSConfig.InsecureSkipVerify {
 		env = append(env, "PGSSLMODE=verify-full") // where the URL says nothing
