@@ -248,7 +248,7 @@ func (c *Config) usualSchedules() (list []schedule.Schedule, err error) {
 		if isKnown || c.LiteLLM.URL == "" && (name == "token_usage_sync" || name == "key_balance_alert") {
 			continue
 		}
-		s := schedule.Schedule{Name: name, Cron: fleet.Usual(name), Job: name, Origin: "default"}
+		s := schedule.Schedule{Name: name, Cron: fleet.Usual[name], Job: name, Origin: "default"}
 		_, wrong := s.Check(jobNames)
 		list, err = append(list, s), cmp.Or(err, wrong)
 	}

@@ -75,8 +75,8 @@ func TestNames(t *testing.T) {
 	w := newWorld(t, nil)
 	var list []string
 	for name := range w.Jobs() {
-		if list = append(list, name); !regexp.MustCompile(`^(\S+ ){4}\S+$`).MatchString(Usual(name)) {
-			t.Errorf("%s: %q", name, Usual(name))
+		if list = append(list, name); !regexp.MustCompile(`^(\S+ ){4}\S+$`).MatchString(Usual[name]) {
+			t.Errorf("%s: %q", name, Usual[name])
 		}
 	}
 	slices.Sort(list)

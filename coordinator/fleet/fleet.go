@@ -210,18 +210,15 @@ func New(room Room, due Jobs, opts Options) *Fleet {
 	return f
 }
 
-// Names are the jobs of package fleet that schedules can run, with the times of those that are usual.
-func Names() []string { return slices.Sorted(maps.Keys(usual)) }
+// Names are the jobs of package fleet that schedules can run.
+func Names() []string { return slices.Sorted(maps.Keys(Usual)) }
 
-// usual are the times of the jobs.
-var usual = map[string]string{
+// Usual has when a job runs where nothing else is configured, as a cron expression, by its name.
+var Usual = map[string]string{
 	"health_check": "*/5 * * * *", "token_usage_sync": "*/15 * * * *", "server_metrics": "*/5 * * * *", "config_sync": "*/30 * * * *",
 	"auto_recovery": "*/10 * * * *", "key_balance_alert": "0 * * * *", "idle_instance_mark": "0 3 * * *", "db_backup": "0 4 * * *",
 	"pending_task_retry": "* * * * *",
 }
-
-// Usual returns when a job runs where nothing else is configured, as a cron expression.
-func Usual(name string) string { return usual[name] }
 
 // Jobs returns what schedules run, by name. Each says in one sentence what it has done.
 func (f *Fleet) Jobs() map[string]func(context.Context) (string, error) {
