@@ -121,10 +121,7 @@ func (d *demo) writeFile(value string) error {
 	if err != nil {
 		return err
 	}
-	if parent := filepath.Dir(path); parent != "." {
-		err = root.MkdirAll(parent, 0o755)
-	}
-	if err == nil {
+	if err = root.MkdirAll(filepath.Dir(path), 0o755); err == nil {
 		err = root.WriteFile(path, []byte(text+"\n"), 0o644)
 	}
 	if err = errors.Join(err, root.Close()); err != nil {
