@@ -84,7 +84,7 @@ func (f *Fleet) remote(ctx context.Context, server, script, inner string, conten
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	cmd.Stdin = io.MultiReader(strings.NewReader(strings.Join(append(lines, ""), "\n")), bytes.NewReader(content))
-	out, complaint := &bounded{most: maxAnswer}, &bounded{most: maxAnswer}
+	out, complaint := &bounded{}, &bounded{}
 	cmd.Stdout, cmd.Stderr = out, complaint
 	err := cmd.Run()
 	answer, hasBegun := bytes.CutPrefix(out.buf.Bytes(), []byte("stint\n")) // else 255 is of ssh itself
@@ -113,15 +113,14 @@ func (f *Fleet) masked(text string) string {
 	return text
 }
 
-// A bounded keeps what is written to it, and fails beyond a bound: then nothing more is read.
+// A bounded keeps what is written to it, and fails beyond [maxAnswer]: then nothing more is read.
 type bounded struct {
-	buf  bytes.Buffer // not embedded: it would read by itself
-	most int
+	buf bytes.Buffer // not embedded: it would read by itself
 }
 
 // Write implements io.Writer.
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.buf.Write(p); b.buf.Len() > b.most {
+	if b.buf.Write(p); b.buf.Len() > maxAnswer {
 		return 0, errors.New("too long")
 	}
 	return len(p), nil
