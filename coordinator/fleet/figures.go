@@ -122,7 +122,6 @@ func parseSample(text string) (m task.ServerMetric, err error) {
 // Servers returns the configured servers with their newest samples.
 func (f *Fleet) Servers() ([]task.Server, error) {
 	list := []task.Server{}
-	missing := len(f.opts.Servers)
 	for _, s := range f.opts.Servers {
 		n := len(f.where(func(in *Instance, _ state.Control) bool { return in.Server == s.ID }))
 		list = append(list, task.Server{ID: s.ID, SSH: s.SSH, Instances: n})
@@ -130,9 +129,9 @@ func (f *Fleet) Servers() ([]task.Server, error) {
 	oldest := f.opts.Now().Add(-24 * time.Hour)
 	err := newest(f, metricsName, func(m *task.ServerMetric) bool {
 		if i := slices.IndexFunc(list, func(s task.Server) bool { return s.ID == m.Server }); i >= 0 && list[i].Last == nil {
-			list[i].Last, missing = m, missing-1
+			list[i].Last = m
 		}
-		return missing > 0 && m.SampledAt.After(oldest)
+		return m.SampledAt.After(oldest)
 	})
 	return list, err
 }
