@@ -18,6 +18,7 @@ import (
 	"stint/coordinator/agent/codex"
 	"stint/coordinator/agent/demo"
 	"stint/coordinator/agent/gate"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/agent/gemini"
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
@@ -96,7 +97,7 @@ func agentRunner(cfg *Config, environ []string, name string) agent.Runner {
 	}
 	return agent.Runner{
 		Env: env, Captured: patterns,
-		Supervisor: gate.Supervisor{Redact: cfg.Redact, Resources: gate.Resources{
+		Supervisor: gate.Supervisor{Redact: cfg.Redact, Resources: hold.Resources{
 			CPU: cfg.LimitCPU, Files: uint64(cfg.LimitFiles), FileSize: uint64(cfg.LimitFileSize),
 			Memory: uint64(cfg.LimitMemory), Nice: cfg.Nice,
 		}},

@@ -13,7 +13,7 @@ import (
 	"stint/coordinator/agent/claude"
 	"stint/coordinator/agent/codex"
 	"stint/coordinator/agent/demo"
-	"stint/coordinator/agent/gate"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/agent/gemini"
 )
 
@@ -91,8 +91,8 @@ nice = 6
 		claude.Bin != "/opt/claude" || claude.MaxTurns != 7 || !slices.Equal(claude.AllowedTools, []string{"Edit", "Bash(git log:*, x)"}) {
 		t.Errorf("%+v, %+v, %+v", codex, claude, gemini)
 	}
-	want, demo := gate.Resources{CPU: time.Hour, Files: 4096, Memory: 64 << 30, Nice: 6}, adapterOf(c, "demo", "/s").(*demo.Agent)
-	for name, got := range map[string]gate.Resources{"codex": codex.Resources, "claude": claude.Resources, "gemini": gemini.Resources, "demo": demo.Resources} {
+	want, demo := hold.Resources{CPU: time.Hour, Files: 4096, Memory: 64 << 30, Nice: 6}, adapterOf(c, "demo", "/s").(*demo.Agent)
+	for name, got := range map[string]hold.Resources{"codex": codex.Resources, "claude": claude.Resources, "gemini": gemini.Resources, "demo": demo.Resources} {
 		if got != want {
 			t.Errorf("%s has the limits %+v, want %+v", name, got, want)
 		}

@@ -59,9 +59,9 @@ var arrows = map[string][]string{
 	"stint/coordinator":                       {"stint/coordinator/admission", "stint/coordinator/dispatch", "stint/coordinator/query", "stint/coordinator/queue", "stint/coordinator/task", "stint/ledger/journal", "stint/ledger/durable", "stint/state", "stint/state/fold"},
 	"stint/coordinator/agent/gate/hold":       {}, // it starts with each run
 	"stint/coordinator/agent/gate":            {"stint/coordinator/agent/gate/hold", "stint/coordinator/redact", "stint/coordinator/task", "stint/ledger/durable"},
-	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger/lazy", "stint/state"},
+	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/agent/gate/hold", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger/lazy", "stint/state"},
 	anyAgent:                                  {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/task", "stint/ledger/durable", "stint/ledger/lazy", "stint/state"},
-	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/hold", anyAgent, "stint/coordinator/task", "stint/ledger/durable"}, // it speaks codex's events
+	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/hold", anyAgent, "stint/coordinator/task", "stint/ledger/durable", "stint/ledger/lazy"}, // it speaks codex's events
 	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/ledger", "stint/session", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/api/client":            {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/task", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state", "stint/state/jobs"},
@@ -84,7 +84,7 @@ var arrows = map[string][]string{
 	"stint/coordinator/postgres/postgrestest": {}, // only tests import it
 	"stint/cmd/stint": {
 		"stint/coordinator", "stint/coordinator/checkout", "stint/coordinator/query", "stint/coordinator/statedir", "stint/coordinator/attempt", "stint/coordinator/admission", "stint/coordinator/rundir", "stint/coordinator/queue", "stint/coordinator/task", "stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/hold", anyAgent, "stint/coordinator/agent/demo",
-		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/fleet", "stint/coordinator/notify", "stint/coordinator/schedule", "stint/coordinator/schedule/due", "stint/coordinator/schedule/govern", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn", "stint/coordinator/postgres/shared", "stint/coordinator/redact",
+		"stint/coordinator/api", "stint/coordinator/api/guard", "stint/coordinator/api/client", "stint/coordinator/api/wire", "stint/coordinator/fleet", "stint/coordinator/notify", "stint/coordinator/schedule", "stint/coordinator/schedule/due", "stint/coordinator/schedule/govern", "stint/coordinator/postgres", "stint/coordinator/postgres/dsn", "stint/coordinator/postgres/shared", "stint/coordinator/postgres/tables", "stint/coordinator/redact",
 		"stint/state", "stint/state/jobs", "stint/ledger", "stint/ledger/follow", "stint/ledger/journal", "stint/ledger/tasksfile", "stint/ledger/durable", "stint/ledger/lazy", "stint/ledger/lock", "stint/prompt", "stint/memory", "stint/memory/care", "stint/state/limits", "stint/coordinator/followup",
 	},
 	"stint/cmd/stint-gate": {"stint/coordinator/agent/gate/hold"},

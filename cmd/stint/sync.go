@@ -85,7 +85,7 @@ func (a *app) mirrorOptions(c *cobra.Command) (dir string, o postgres.Options, e
 	}
 	url, err := o.URL()
 	if err == nil {
-		err = dsn.Check(url)
+		_, err = dsn.Parse(url)
 	}
 	return dir, o, err
 }
@@ -358,7 +358,7 @@ func postgresURLKey() key {
 			return usage("url_file below [postgres] in config.toml, STINT_POSTGRES_URL, or ~/.pgpass",
 				"--postgres: a password on the command line can be read by everybody on this machine")
 		}
-		if err := dsn.Check(text); err != nil {
+		if _, err := dsn.Parse(text); err != nil {
 			message, try := explain(err)
 			return usage(cmp.Or(try, "stint serve --help"), "--postgres: %s", message)
 		}

@@ -18,6 +18,7 @@ import (
 	"stint/coordinator"
 	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/postgres/shared"
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
 )
@@ -32,8 +33,8 @@ func (a *app) workerStartCommand() *cobra.Command {
 	c := command("start [OPTIONS]", "run the master, with tasks of the shared queue too", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
 		m.flags = c.Flags()
 		for _, name := range m.tools {
-			if !slices.Contains(shared.Tools, name) {
-				return usage("name some of "+strings.Join(shared.Tools, ", "), "--tools: the shared queue has no agent %q", name)
+			if !slices.Contains(tables.Tools, name) {
+				return usage("name some of "+strings.Join(tables.Tools, ", "), "--tools: the shared queue has no agent %q", name)
 			}
 		}
 		return m.serve(context.WithoutCancel(c.Context()))

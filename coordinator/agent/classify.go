@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"stint/coordinator/agent/gate"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -101,7 +102,7 @@ func NotExecuted(code int) bool { return code == 126 || code == 127 }
 
 // killedBy returns the signal that has killed an agent, which may have died below a shell that tells of it by an exit code
 // above 128; 0 if none has. What enforces a limit of the run itself does not count: it would do so again.
-func killedBy(end gate.EndReport) syscall.Signal {
+func killedBy(end hold.EndReport) syscall.Signal {
 	switch s := syscall.Signal(max(end.Signal, end.Exit-128)); s {
 	case syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGABRT:
 		return s

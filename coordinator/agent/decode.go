@@ -73,7 +73,6 @@ type TurnState struct {
 	Offline         bool     // that error is that there is no network
 	Remarks         []string // what the user should know although the turn went well
 	Denied          []state.Issue
-	Version         string   // of the CLI, where it says so
 	NotKnown        []string // types of events that nobody here knows
 	Events          int
 	Bad             int // lines that are no event

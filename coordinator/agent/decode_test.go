@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"stint/coordinator/agent/gate"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -226,12 +227,12 @@ func TestPromise8EightBigOutputs(t *testing.T) {
 
 // The rows of the table that no recording has.
 func TestClassify(t *testing.T) {
-	exit := func(n int) gate.Result { return gate.Result{Started: true, End: gate.EndReport{Exit: n}} }
+	exit := func(n int) gate.Result { return gate.Result{Started: true, End: hold.EndReport{Exit: n}} }
 	killed := func(s syscall.Signal) gate.Result {
-		return gate.Result{Started: true, End: gate.EndReport{Exit: -1, Signal: int(s)}}
+		return gate.Result{Started: true, End: hold.EndReport{Exit: -1, Signal: int(s)}}
 	}
 	stop := func(err error) gate.Result {
-		return gate.Result{Started: true, Cause: err, End: gate.EndReport{Exit: -1, Signal: 15}}
+		return gate.Result{Started: true, Cause: err, End: hold.EndReport{Exit: -1, Signal: 15}}
 	}
 	done := func(d *testDecoder) { d.Events, d.End, d.Answer = 3, TurnCompleted, "42" }
 	fails := func(class state.Class) func(*testDecoder) {
@@ -275,9 +276,9 @@ func TestClassify(t *testing.T) {
 		{stop(gate.ErrIdle), none, state.ClassStalled},
 		{stop(gate.ErrStartup), none, state.ClassStalled},
 		{gate.Result{Err: errors.New("no gate")}, none, state.ClassInterrupted},
-		{gate.Result{End: gate.EndReport{Exit: -1, Err: "no such file", Missing: true}}, none, state.ClassAgentMissing},
-		{gate.Result{End: gate.EndReport{Exit: -1, Err: "too many open files", Shortage: syscall.EMFILE}}, none, state.ClassInterrupted},
-		{gate.Result{End: gate.EndReport{Exit: -1, Err: "no workspace"}}, none, state.ClassExit},
+		{gate.Result{End: hold.EndReport{Exit: -1, Err: "no such file", Missing: true}}, none, state.ClassAgentMissing},
+		{gate.Result{End: hold.EndReport{Exit: -1, Err: "too many open files", Shortage: syscall.EMFILE}}, none, state.ClassInterrupted},
+		{gate.Result{End: hold.EndReport{Exit: -1, Err: "no workspace"}}, none, state.ClassExit},
 		{gate.Result{Lost: true}, done, ""},
 		{gate.Result{Lost: true}, none, state.ClassInterrupted},
 		{stderr(127, "/usr/bin/env: 'node': No such file or directory\n"), none, state.ClassAgentMissing},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"stint/coordinator/agent/gate"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -46,7 +47,6 @@ type testDecoder struct {
 
 func newTestDecoder(turn task.Turn, report func(task.Event)) Decoder {
 	d := &testDecoder{TurnState: NewTurnState(turn, report)}
-	d.Version = "of the test"
 	return d
 }
 
@@ -103,6 +103,6 @@ func Judge(d Decoder, stdout, stderr []byte, exit int, now time.Time) Verdict {
 	st.Feed(stdout)
 	st.Aside(stderr)
 	st.end()
-	end := gate.EndReport{Exit: max(exit, -1), Signal: max(-exit, 0)}
+	end := hold.EndReport{Exit: max(exit, -1), Signal: max(-exit, 0)}
 	return Classify(gate.Result{Started: true, Stderr: stderr, End: end}, d, now)
 }

@@ -16,13 +16,14 @@ import (
 	"time"
 
 	"stint/coordinator/agent/gate"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 	"stint/state"
 )
 
 // Variables that every agent gets.
 const (
-	EnvRunID   = gate.EnvRunID
+	EnvRunID   = hold.EnvRunID
 	EnvTaskID  = "STINT_TASK_ID"
 	EnvAttempt = "STINT_ATTEMPT"
 )

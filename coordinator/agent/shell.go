@@ -24,8 +24,6 @@ type Shell struct {
 	Runner
 }
 
-var _ task.Shell = (*Shell)(nil)
-
 const (
 	shellPath = "/bin/sh" // where POSIX systems have it
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -67,23 +66,14 @@ func (r *Runner) RunEvents(ctx context.Context, s gate.Spec, d Decoder, tell fun
 	return out
 }
 
-// unfinished returns the error of a program whose turn has ended in a way that is not known:
-// its version may be one that is not known either.
+// unfinished returns the version of a program whose turn has ended in a way that is not known, since that may be one that is not
+// known either, and the events that are not.
 func (r *Runner) unfinished(ctx context.Context, path string, h *TurnState) string {
-	about := h.Version
-	if about == "" {
-		about, _ = r.Version(ctx, path) // without an answer it is not said
-		if about != "" && !strings.Contains(about, " ") {
-			about = filepath.Base(path) + " " + about
-		}
-	}
+	about, _ := r.Version(ctx, path) // without an answer it is not said
 	if len(h.NotKnown) > 0 {
-		about = strings.TrimPrefix(about+"; "+"events that stint does not know: "+strings.Join(h.NotKnown, ", "), "; ")
+		about = strings.TrimPrefix(about+"; events that stint does not know: "+strings.Join(h.NotKnown, ", "), "; ")
 	}
-	if about == "" {
-		return ""
-	}
-	return " (" + about + ")"
+	return strings.TrimSuffix(" ("+about+")", " ()")
 }
 
 // note returns what the user should know although the run went on.

@@ -114,7 +114,7 @@ func keep(file string, write func() error) error {
 // run runs one of PostgreSQL's programs.
 func run(ctx context.Context, env []string, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
-	complaint := &bounded{most: maxAnswer}
+	complaint := &bounded{}
 	cmd.Env, cmd.Stderr, cmd.WaitDelay = env, complaint, time.Second
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %s (%w)", program, cmp.Or(task.OneSentence(complaint.buf.String(), maxComplain), "no word about it"), err)

@@ -126,7 +126,6 @@ func parseSample(text string) (m task.ServerMetric, err error) {
 // Servers returns the configured servers with their newest samples.
 func (f *Fleet) Servers() ([]task.Server, error) {
 	list := []task.Server{}
-	missing := len(f.opts.Servers)
 	for _, s := range f.opts.Servers {
 		n := len(f.where(func(in *Instance, _ state.Control) bool { return in.Server == s.ID }))
 		list = append(list, task.Server{ID: s.ID, SSH: s.SSH, Instances: n})
@@ -134,9 +133,9 @@ func (f *Fleet) Servers() ([]task.Server, error) {
 	oldest := f.opts.Now().Add(-24 * time.Hour)
 	err := newest(f, metricsName, func(m *task.ServerMetric) bool {
 		if i := slices.IndexFunc(list, func(s task.Server) bool { return s.ID == m.Server }); i >= 0 && list[i].Last == nil {
-			list[i].Last, missing = m, missing-1
+			list[i].Last = m
 		}
-		return missing > 0 && m.SampledAt.After(oldest)
+		return m.SampledAt.After(oldest)
 	})
 	return list, err
 }
@@ -218,7 +217,7 @@ func (f *Fleet) ask(ctx context.Context, in *Instance, path, param string, query
 func (f *Fleet) syncUsage(ctx context.Context) (string, error) {
 	now := f.opts.Now().UTC()
 	list, read := f.withKey(), map[string]task.UsageDay{}
-	var mu sync.Mutex
+	var mu sync.Mutex // guards read
 	err := f.each(ctx, list, mostHTTP, func(ctx context.Context, in *Instance) error {
 		// https://docs.litellm.ai/docs/proxy/cost_tracking#daily-spend-breakdown-api
 		var answer struct {
@@ -238,13 +237,13 @@ func (f *Fleet) syncUsage(ctx context.Context) (string, error) {
 		if answer.Results == nil {
 			return errors.New("LiteLLM's answer to GET /user/daily/activity says nothing of days")
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		for _, r := range answer.Results {
 			if _, err := time.Parse(time.DateOnly, r.Date); err != nil || r.Metrics == nil {
 				return fmt.Errorf("LiteLLM's answer to GET /user/daily/activity has a day without a date or without figures")
 			}
-			mu.Lock()
 			read[in.ID+" "+r.Date] = task.UsageDay{Instance: in.ID, Date: r.Date, Requests: r.Metrics.Requests, Tokens: r.Metrics.Tokens, Cost: math.Round(1e6*r.Metrics.Spend) / 1e6, UpdatedAt: now.Truncate(time.Millisecond)}
-			mu.Unlock()
 		}
 		return nil
 	})

@@ -63,12 +63,8 @@ func (f *Fleet) view(in *Instance, c state.Control) task.Instance {
 
 // shown returns a URL of the configuration without what can be secret in it.
 func shown(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	return u.String()
+	u, _ := url.Parse(text) // it was checked
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
 // checkAll is the job health_check.
@@ -89,10 +85,7 @@ func (f *Fleet) check(ctx context.Context, in *Instance) error {
 		last, wrong := f.lastDialogue(ctx, in, body)
 		isActive = wrong == nil && f.opts.Now().Sub(last) < f.opts.IdleAfter
 	}
-	if noted := f.note(ctx, in, err, isActive); err == nil {
-		err = noted
-	}
-	return err
+	return cmp.Or(err, f.note(ctx, in, err, isActive))
 }
 
 // note keeps how a check went.

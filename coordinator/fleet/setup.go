@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"stint/coordinator/task"
@@ -26,18 +28,9 @@ const (
 )
 
 // bootstrap is what BOOTSTRAP.md says where nothing else is configured.
-const bootstrap = `# Welcome
-
-This assistant has just been set up for you, and does not know you yet.
-
-Begin by asking, one question at a time:
-
-1. What should I call you, and what would you like to call me?
-2. What do you want help with most?
-3. How should I write: short or thorough, formal or not, and in which language?
-
-Write down what you were told where you keep your notes about the user, and remove this file then.
-`
+//
+//go:embed bootstrap.md
+var bootstrap string
 
 // Claim makes an instance a user's, and has it set up for him. What a user has claimed, nobody else can claim.
 func (f *Fleet) Claim(ctx context.Context, id, user, tgUser string) (task.Instance, error) {
@@ -106,7 +99,6 @@ func (f *Fleet) Run(ctx context.Context) {
 			setups <- struct{}{}
 		}
 	}()
-	f.resume(ctx)
 	told := ""
 	for ctx.Err() == nil {
 		err := f.look(ctx, setups)
@@ -119,18 +111,6 @@ func (f *Fleet) Run(ctx context.Context) {
 		case <-f.wake:
 		case <-time.After(lookEvery):
 		}
-	}
-}
-
-// resume queues again what a master that was killed had begun, since nobody else is at work.
-func (f *Fleet) resume(ctx context.Context) {
-	var err error
-	for _, j := range f.jobs.Where(func(j *jobs.Job) bool { return j.ObjectType == jobs.Instance && j.Status == jobs.Running }) {
-		_, failed := f.jobs.Fail(ctx, j.ID, jobs.Fail{WorkerID: j.WorkerID, Error: "its master has ended"})
-		err = cmp.Or(err, failed)
-	}
-	if _, failed := f.jobs.RetryFailed(ctx); err != nil || failed != nil {
-		f.opts.Log.Warn("jobs about instances wait longer than they have to", "error", cmp.Or(err, failed))
 	}
 }
 
@@ -363,19 +343,17 @@ func (f *Fleet) sync(ctx context.Context, in *Instance, repair bool) (string, er
 // syncAll is the job config_sync.
 func (f *Fleet) syncAll(ctx context.Context) (string, error) {
 	list := f.where(func(*Instance, state.Control) bool { return true })
-	found := make(chan string, len(list))
+	var mu sync.Mutex // guards texts
+	var texts []string
 	err := f.each(ctx, list, mostSSH, func(ctx context.Context, in *Instance) error {
 		text, err := f.sync(ctx, in, f.opts.Repair)
 		if text != "" {
-			found <- in.ID + ": " + text
+			mu.Lock()
+			defer mu.Unlock()
+			texts = append(texts, in.ID+": "+text)
 		}
 		return err
 	})
-	close(found)
-	var texts []string
-	for text := range found {
-		texts = append(texts, text)
-	}
 	slices.Sort(texts)
 	detail := strings.TrimSuffix(fmt.Sprintf("%d of %d differ: %s", len(texts), len(list), strings.Join(texts, "; ")), ": ")
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -19,42 +20,24 @@ import (
 	"stint/state"
 )
 
-// Scripts for the sh of a server. They are constant: what they are about is read from their input, line by line, before what
-// a file is to have.
-const (
-	// asOwner runs the script in $1 in the directory of a file, with its name, and as the owner of that directory if we are root
-	// there: others may write in it, and could let root write where they may not. It stays in the directory that it has looked
-	// at, whatever becomes of the path, and goes through no link to get there.
-	asOwner = `set -eu; IFS= read -r file; dir=$(dirname -- "$file"); as=
-cd -P -- "$dir"
-if [ "$(pwd -P)" != "$dir" ]; then echo "$dir is a link, or lies behind one: write its real path, $(pwd -P)" >&2; exit 1; fi
-if [ "$(id -u)" = 0 ]; then
-uid=$(stat -c %u .); groups=--clear-groups
-if id -un "$uid" >/dev/null 2>&1; then groups=--init-groups; fi
-if [ "$uid" = 0 ] && [ -n "$(find . -prune -perm /022)" ]; then echo "$dir belongs to root, and others may write in it" >&2; exit 1; fi
-as="setpriv --reuid $uid --regid $(stat -c %g .) $groups"
-fi
-exec $as sh -c "$1" sh "./$(basename -- "$file")"`
+// asOwner is the script that runs the one in $1 in the directory of a file, with its name, and as the owner of that directory if
+// we are root there: others may write in it, and could let root write where they may not. It stays in the directory that it has
+// looked at, whatever becomes of the path, and goes through no link to get there.
+//
+//go:embed asowner.sh
+var asOwner string
 
+// writeFile is the script that writes a new file, checks it and puts it into the place of a file that is still as it was read.
+//
+//go:embed writefile.sh
+var writeFile string
+
+// The other scripts for the sh of a server. All are constant: what they are about is read from their input, line by line, before
+// what a file is to have.
+const (
 	readFile = `set -eu
 if [ -L "$1" ] || { [ -e "$1" ] && [ ! -f "$1" ]; }; then echo "it is a link or no file, and stays as it is" >&2; exit 1; fi
 if [ -e "$1" ]; then echo there; cat -- "$1"; else echo missing; fi`
-
-	// writeFile writes a new file, checks it and puts it into the place of a file that is still as it was read.
-	writeFile = `set -eu; IFS= read -r was; IFS= read -r want; umask 077
-sum() { sha256sum <"$1" | cut -d" " -f1; }
-if [ -L "$1" ] || { [ -e "$1" ] && [ ! -f "$1" ]; }; then echo "it is a link or no file, and stays as it is" >&2; exit 1; fi
-new=$(mktemp -- "$1.XXXXXX"); trap "rm -f -- \"\$new\"" EXIT
-if [ -e "$1" ]; then cp -p -- "$1" "$new"
-if [ "$(stat -c "%u %g %a" -- "$1")" != "$(stat -c "%u %g %a" -- "$new")" ]; then echo "its owner, group and mode cannot be kept, and it is as it was" >&2; exit 1; fi
-fi
-cat >"$new"
-if [ "$(sum "$new")" != "$want" ]; then echo "it was cut off on its way, and is as it was" >&2; exit 1; fi
-if [ "$was" != any ]; then
-now=missing; if [ -e "$1" ]; then now=$(sum "$1"); fi
-if [ "$now" != "$was" ]; then echo "it has changed meanwhile, and is as it is" >&2; exit 1; fi
-fi
-sync -- "$new"; mv -f -- "$new" "$1"`
 
 	restart = `set -eu; IFS= read -r service
 if [ "$(id -u)" = 0 ]; then exec systemctl restart -- "$service"; fi
@@ -70,11 +53,6 @@ const (
 	maxAnswer   = 1 << 20 // bytes that it prints
 	maxComplain = 300     // of its errors
 )
-
-// An unreachableError says that ssh did not get as far as to run a command.
-type unreachableError struct{ text string }
-
-func (e *unreachableError) Error() string { return e.text }
 
 // quote returns a constant script as one word for a shell.
 func quote(script string) string { return "'" + strings.ReplaceAll(script, "'", `'\''`) + "'" }
@@ -106,7 +84,7 @@ func (f *Fleet) remote(ctx context.Context, server, script, inner string, conten
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	cmd.Stdin = io.MultiReader(strings.NewReader(strings.Join(append(lines, ""), "\n")), bytes.NewReader(content))
-	out, complaint := &bounded{most: maxAnswer}, &bounded{most: maxAnswer}
+	out, complaint := &bounded{}, &bounded{}
 	cmd.Stdout, cmd.Stderr = out, complaint
 	err := cmd.Run()
 	answer, hasBegun := bytes.CutPrefix(out.buf.Bytes(), []byte("stint\n")) // else 255 is of ssh itself
@@ -116,7 +94,7 @@ func (f *Fleet) remote(ctx context.Context, server, script, inner string, conten
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("no answer of server %s: %w", server, ctx.Err())
 	case exit != nil && exit.ExitCode() == 255 && !hasBegun:
-		return nil, &unreachableError{"server " + server + " cannot be reached: " + cmp.Or(text, "ssh says nothing about it")}
+		return nil, fmt.Errorf("server %s cannot be reached: %s", server, cmp.Or(text, "ssh says nothing about it"))
 	case out.buf.Len() > maxAnswer:
 		return nil, fmt.Errorf("server %s has answered more than %d bytes", server, maxAnswer)
 	case err != nil:
@@ -135,15 +113,14 @@ func (f *Fleet) masked(text string) string {
 	return text
 }
 
-// A bounded keeps what is written to it, and fails beyond a bound: then nothing more is read.
+// A bounded keeps what is written to it, and fails beyond [maxAnswer]: then nothing more is read.
 type bounded struct {
-	buf  bytes.Buffer // not embedded: it would read by itself
-	most int
+	buf bytes.Buffer // not embedded: it would read by itself
 }
 
 // Write implements io.Writer.
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.buf.Write(p); b.buf.Len() > b.most {
+	if b.buf.Write(p); b.buf.Len() > maxAnswer {
 		return 0, errors.New("too long")
 	}
 	return len(p), nil

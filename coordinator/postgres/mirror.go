@@ -171,9 +171,6 @@ func (m *Mirror) newestSeq() uint64 {
 
 // failed notes why a session has ended. The same trouble again is not logged again.
 func (m *Mirror) failed(err error) {
-	if err == nil {
-		return
-	}
 	newest := m.newestSeq()
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -32,10 +32,7 @@ type session struct {
 // session opens a session, reads what is to be copied, and calls do. That is read when the place of the mirror is known: read
 // before, it could lack what the mirror has already.
 func (m *Mirror) session(ctx context.Context, read func() (Source, error), do func(*session) error) error {
-	opening, cancel := ctx, context.CancelFunc(func() {})
-	if m.lasts {
-		opening, cancel = context.WithTimeout(ctx, openTimeout)
-	}
+	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	s, err := m.open(opening)
 	if err != nil {
@@ -60,12 +57,7 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 			err = explainOurs(err, db.Target)
 		}
 	}()
-	// The schema is made in an empty database. One that is older or newer than this program is
-	// refused: other hosts may need it as it is.
-	if err = schema.Check(ctx, db); errors.Is(err, schema.ErrNone) {
-		_, _, err = schema.Migrate(ctx, db)
-	}
-	if err != nil {
+	if err = schema.Ensure(ctx, db); err != nil {
 		return nil, err
 	}
 	s = &session{writer: writer{o: &m.o, db: db}, mirror: m}

@@ -23,7 +23,6 @@ import (
 const (
 	maxTasks = 1000
 	maxBytes = 8 << 20 // of texts and files; one task may have more
-	maxNamed = 100     // tasks that a notification names
 )
 
 // writeTimeout bounds a transaction, and those of others that we wait for.
@@ -180,13 +179,6 @@ func (w *writer) fill(ctx context.Context, tx pgx.Tx, b *batch) error {
 		t.Task[tables.Generation] = w.at.generation
 		tasks, runs, files = append(tasks, t.Task), append(runs, t.Runs...), append(files, t.Files...)
 	}
-	known := make(map[[16]byte]bool, len(runs))
-	runs = slices.DeleteFunc(runs, func(row []any) bool { // a person may have written the run of one task into another
-		id := row[0].([16]byte)
-		isKnown := known[id]
-		known[id] = true
-		return isKnown
-	})
 	for i, rows := range [][][]any{tasks, runs, files} {
 		if len(rows) == 0 {
 			continue
@@ -225,25 +217,16 @@ func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
 
 // settings returns what rows depend on beside the ledger.
 func (o *Options) settings() string {
-	return fmt.Sprintf("inline_threshold=%d stdout_limit=%d max_attempts=%d", o.InlineThreshold, o.OutputLimit, o.MaxAttempts)
+	return fmt.Sprintf("inline_threshold=%d stdout_bytes=%d max_attempts=%d", o.InlineThreshold, o.OutputLimit, o.MaxAttempts)
 }
 
 // notice is what a notification says of a batch.
 func (w *writer) notice(b *batch) string {
-	n := struct {
-		Host  string   `json:"host"`
-		Seq   uint64   `json:"seq"`
-		Count int      `json:"count"`
-		Tasks []string `json:"tasks"` // the first of them
-	}{w.o.Host, b.to.seq, len(b.tasks), []string{}}
-	for size := 0; len(n.Tasks) < min(len(b.tasks), maxNamed); {
-		id := tables.Storable(b.tasks[len(n.Tasks)].ID)
-		if size += 6*len(id) + 3; size > 6000 { // PostgreSQL takes up to 8000 bytes
-			break
-		}
-		n.Tasks = append(n.Tasks, id)
-	}
-	data, _ := json.Marshal(n) // it has nothing that JSON cannot hold
+	data, _ := json.Marshal(struct { // it has nothing that JSON cannot hold
+		Host  string `json:"host"`
+		Seq   uint64 `json:"seq"`
+		Count int    `json:"count"`
+	}{w.o.Host, b.to.seq, len(b.tasks)})
 	return string(data)
 }
 
@@ -258,7 +241,7 @@ func (w *writer) queueAccounts(q *pgx.Batch, list []state.AccountUse) {
 	for _, a := range list {
 		id := tables.AccountID(w.o.Host, a.Name)
 		ids = append(ids, id)
-		if tables.IsTool(a.Agent) {
+		if slices.Contains(tables.Tools, a.Agent) {
 			names := map[string]any{}
 			for _, name := range a.Variables {
 				names[name] = nil

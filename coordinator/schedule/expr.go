@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -23,13 +24,11 @@ const anyValue = 1 << 63
 // of the machine. The grammar is that of github.com/robfig/cron, whose own walk through the calendar is not used: where clocks
 // are put forward it skips a day, and where they are put back it fires twice. An expression that no day matches is refused.
 func ParseExpr(text, zone string) (*Expr, error) {
-	e := &Expr{zone: time.Local}
-	var err error
-	if zone != "" {
-		if e.zone, err = time.LoadLocation(zone); err != nil {
-			return nil, fmt.Errorf("there is no time zone %q; write one such as Europe/Berlin", zone)
-		}
+	clock, err := time.LoadLocation(cmp.Or(zone, "Local"))
+	if err != nil {
+		return nil, fmt.Errorf("there is no time zone %q; write one such as Europe/Berlin", zone)
 	}
+	e := &Expr{zone: clock}
 	if every, isEvery := strings.CutPrefix(text, "@every "); isEvery {
 		e.every, err = time.ParseDuration(strings.TrimSpace(every))
 		if err != nil || e.every < time.Second || e.every%time.Second != 0 {
@@ -37,11 +36,8 @@ func ParseExpr(text, zone string) (*Expr, error) {
 		}
 		return e, nil
 	}
-	if strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=") {
-		return nil, fmt.Errorf("%q has a time zone in it; set zone beside it", text)
-	}
 	if fields := strings.Fields(text); !strings.HasPrefix(text, "@") && len(fields) != 5 {
-		return nil, fmt.Errorf("%q has %d fields, and a cron expression has five: minute, hour, day of the month, month, day of the week (or @daily, @every 90m, …)", text, len(fields))
+		return nil, fmt.Errorf("%q has %d fields, and a cron expression has five: minute, hour, day of the month, month, day of the week (or @daily, @every 90m, …); a time zone is set beside it", text, len(fields))
 	}
 	parsed, err := cron.ParseStandard(text)
 	if err != nil {

@@ -62,8 +62,5 @@ func (h *history) prune(keep time.Duration, now time.Time) error {
 			kept = append(kept, line...)
 		}
 	}
-	if len(kept) == len(text) {
-		return nil
-	}
 	return durable.ReplaceFile(durable.OS, h.path, kept)
 }

@@ -37,7 +37,6 @@ type event struct {
 	Subtype   string `json:"subtype"`
 	SessionID string `json:"session_id"`
 	KeySource string `json:"apiKeySource"`
-	Version   string `json:"claude_code_version"`
 
 	// api_retry and assistant
 	Error       string `json:"error"`
@@ -114,9 +113,6 @@ func (d *decoder) system(e *event) {
 	case "init":
 		d.NameSession(e.SessionID)
 		d.keySource = e.KeySource
-		if e.Version != "" {
-			d.Version = "claude " + e.Version
-		}
 		if d.Resumed {
 			d.Resumable()
 		}

@@ -9,6 +9,7 @@ import (
 
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/gate"
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -22,7 +23,7 @@ func judge(d agent.Decoder, stdout, stderr string, exit int) agent.Verdict {
 		d.Aside([]byte(strings.TrimSuffix(line, "\n")))
 	}
 	d.Close()
-	end := gate.EndReport{Exit: max(exit, -1), Signal: max(-exit, 0)}
+	end := hold.EndReport{Exit: max(exit, -1), Signal: max(-exit, 0)}
 	return agent.Classify(gate.Result{Started: true, Stderr: []byte(stderr), End: end}, d, testNow)
 }
 

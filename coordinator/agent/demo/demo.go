@@ -30,9 +30,7 @@ func (d *Agent) Run(ctx context.Context, turn task.Turn, report func(task.Event)
 	if out != nil {
 		return *out
 	}
-	dec := codex.NewDecoder(turn, report)
-	dec.State().Version = "the demo agent"
-	return d.RunEvents(ctx, s, dec, report)
+	return d.RunEvents(ctx, s, codex.NewDecoder(turn, report), report)
 }
 
 // Plan returns what Run would start; see task.Planner.

@@ -8,25 +8,22 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"stint/coordinator/agent"
 	"stint/coordinator/agent/codex"
 	"stint/ledger/durable"
+	"stint/ledger/lazy"
 )
 
 // A directive is one demo:NAME or demo:NAME=VALUE of a message.
 type directive struct{ name, value string }
 
 // directiveText finds one in a line. The value of say and write is the rest of the line, of the others the rest of the word.
-var directiveText = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?:^|[ \t])demo:(?:(say|write)=(.*)|([^ \t=]*)=?([^ \t]*))`)
-})
+var directiveText = lazy.Regexp(`(?:^|[ \t])demo:(?:(say|write)=(.*)|([^ \t=]*)=?([^ \t]*))`)
 
 // directives finds them in the order in which they stand.
 func directives(message string) []directive {
@@ -124,10 +121,7 @@ func (d *demo) writeFile(value string) error {
 	if err != nil {
 		return err
 	}
-	if parent := filepath.Dir(path); parent != "." {
-		err = root.MkdirAll(parent, 0o755)
-	}
-	if err == nil {
+	if err = root.MkdirAll(filepath.Dir(path), 0o755); err == nil {
 		err = root.WriteFile(path, []byte(text+"\n"), 0o644)
 	}
 	if err = errors.Join(err, root.Close()); err != nil {

@@ -39,7 +39,7 @@ func newBench(t testing.TB) *bench {
 
 // script is the spec of a script.
 func script(turn task.Turn, text string) Spec {
-	return Spec{Turn: turn, Argv: []string{"/bin/bash", "-c", text, "bash"}, Env: []string{"PATH=" + os.Getenv("PATH"), EnvRunID + "=" + turn.RunID}}
+	return Spec{Turn: turn, Argv: []string{"/bin/bash", "-c", text, "bash"}, Env: []string{"PATH=" + os.Getenv("PATH"), hold.EnvRunID + "=" + turn.RunID}}
 }
 
 // run supervises a script and returns what it has printed too.

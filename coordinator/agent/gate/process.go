@@ -2,7 +2,6 @@ package gate
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,17 +16,7 @@ import (
 	"time"
 
 	"stint/coordinator/agent/gate/hold"
-	"stint/coordinator/task"
 	"stint/ledger/durable"
-)
-
-// EnvRunID is a variable of every program that runs under a gate: the id of its run.
-const EnvRunID = hold.EnvRunID
-
-// What a supervisor and its gate share.
-type (
-	EndReport = hold.EndReport
-	Resources = hold.Resources
 )
 
 // Names of the files in a run's directory that this package makes.
@@ -153,7 +142,7 @@ func (v *Supervisor) startGate(s Spec, files []*os.File, stderr *os.File) (*gate
 		Path: argv[0], Args: append([]string{"stint"}, argv[1:]...), Dir: "/",
 		// The mark is for a sweep to find it. It needs no more than these processors, and the runtime need
 		// not look how many there are. Built with -race, it would wait a second at its end.
-		Env:   []string{EnvRunID + "=" + s.Turn.RunID, "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"},
+		Env:   []string{hold.EnvRunID + "=" + s.Turn.RunID, "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0"},
 		Stdin: controlR, Stderr: stderr, ExtraFiles: files,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, WaitDelay: time.Second,
 	}
@@ -269,15 +258,10 @@ func lockFree(runDir string) (bool, error) {
 
 // awaitFree waits until the lock is free: at most d, because a process that is
 // just being forked holds every descriptor of its parent for a moment.
-func awaitFree(ctx context.Context, runDir string, d time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	for {
-		if free, err := lockFree(runDir); free || err != nil {
+func awaitFree(runDir string, d time.Duration) bool {
+	for end := time.Now().Add(d); ; time.Sleep(5 * time.Millisecond) {
+		if free, err := lockFree(runDir); free || err != nil || time.Now().After(end) {
 			return free
-		}
-		if task.Sleep(ctx, 5*time.Millisecond) != nil {
-			return false
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"stint/coordinator/agent/gate/hold"
 )
 
 // The agent and its tools have the limits, and cannot raise that of memory again; its gate has
@@ -16,7 +18,7 @@ import (
 // be the first one, for which ps stands without -L.
 func TestResources(t *testing.T) {
 	b := newBench(t)
-	b.Resources = Resources{CPU: 90500 * time.Millisecond, Files: 100, FileSize: 1 << 20, Memory: 4 << 30, Nice: 3}
+	b.Resources = hold.Resources{CPU: 90500 * time.Millisecond, Files: 100, FileSize: 1 << 20, Memory: 4 << 30, Nice: 3}
 	const ask = `for i in $(seq 200); do [ $(ulimit -H -v) = 4194304 ] && break; sleep 0.01; done; bash -c 'for o in t n f v; do ulimit -S -$o; ulimit -H -$o; done; nice'; cat /proc/$PPID/limits; ps -L -o ni= -p $PPID`
 	r, out := b.run(b.Turn(""), ask)
 	now, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
@@ -63,18 +65,18 @@ func TestResourcesAct(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		limits Resources
+		limits hold.Resources
 		script string
 		signal syscall.Signal
 		exit   int
 	}{
-		{"CPU", Resources{CPU: time.Second}, "while :; do :; done", syscall.SIGXCPU, -1},
-		{"CPU, ignored", Resources{CPU: time.Second}, "trap '' XCPU; while :; do :; done", syscall.SIGKILL, -1},
-		{"FileSize", Resources{FileSize: 4096}, "exec head -c 5000 /dev/zero >file", syscall.SIGXFSZ, -1},
-		{"FileSize, its output", Resources{FileSize: 4096}, "exec head -c 5000 /dev/zero", syscall.SIGXFSZ, -1},
-		{"Files", Resources{Files: 20}, "exec 25</dev/null || exit 7", 0, 7},
-		{"Memory", Resources{Memory: 64 << 20}, "x=$(head -c 100000000 /dev/zero | tr '\\0' x) || exit 7", 0, 2},
-		{"none too small", Resources{Memory: 8 << 30, Files: 64, FileSize: 1 << 20, CPU: time.Hour}, "echo yes >file", 0, 0},
+		{"CPU", hold.Resources{CPU: time.Second}, "while :; do :; done", syscall.SIGXCPU, -1},
+		{"CPU, ignored", hold.Resources{CPU: time.Second}, "trap '' XCPU; while :; do :; done", syscall.SIGKILL, -1},
+		{"FileSize", hold.Resources{FileSize: 4096}, "exec head -c 5000 /dev/zero >file", syscall.SIGXFSZ, -1},
+		{"FileSize, its output", hold.Resources{FileSize: 4096}, "exec head -c 5000 /dev/zero", syscall.SIGXFSZ, -1},
+		{"Files", hold.Resources{Files: 20}, "exec 25</dev/null || exit 7", 0, 7},
+		{"Memory", hold.Resources{Memory: 64 << 20}, "x=$(head -c 100000000 /dev/zero | tr '\\0' x) || exit 7", 0, 2},
+		{"none too small", hold.Resources{Memory: 8 << 30, Files: 64, FileSize: 1 << 20, CPU: time.Hour}, "echo yes >file", 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +95,7 @@ func TestResourcesAct(t *testing.T) {
 // A limit with which nothing can be started is no shortage that passes. One that cannot be set
 // is said, and nothing runs without it; root can set all.
 func TestLimitsThatStopTheStart(t *testing.T) {
-	for said, limits := range map[string]Resources{"too many open files": {Files: 6}, "Nice (-10)": {Nice: -10}} {
+	for said, limits := range map[string]hold.Resources{"too many open files": {Files: 6}, "Nice (-10)": {Nice: -10}} {
 		if os.Getuid() == 0 && limits.Nice < 0 {
 			continue
 		}

@@ -59,7 +59,7 @@ type Supervisor struct {
 	// and 100 ms where the system cannot tell.
 	Poll time.Duration
 	// Resources are the limits of the program and all that it starts.
-	Resources Resources
+	Resources hold.Resources
 	// Redact masks secrets in what the sinks get, and at the end of a run in its files.
 	Redact *redact.Filter
 	// NoCgroup leaves cgroups alone, as on a system where none can be made.
@@ -72,14 +72,14 @@ type Supervisor struct {
 type Spec struct {
 	Turn task.Turn // its run: ids, directories, limits
 	Argv []string  // argv[0] is the path of the program
-	Env  []string  // all of its environment; see [EnvRunID]
+	Env  []string  // all of its environment; see [hold.EnvRunID]
 
 	Stdin  string // path of the standard input; "": the prompt
 	Merged bool   // stderr goes where stdout goes
 	Short  bool   // of a stdout longer than [MostOutput] only the end is kept, below a line that says so
 
-	lease  *task.Lease // of the context; nil: it has none
-	limits Resources   // these two come from the supervisor
+	lease  *task.Lease    // of the context; nil: it has none
+	limits hold.Resources // these two come from the supervisor
 	cgroup hold.Cgroup
 }
 
@@ -105,15 +105,15 @@ type Sink interface {
 
 // A Result is how a run ended.
 type Result struct {
-	Err     error     // the run could not be begun
-	Started bool      // there was a program
-	End     EndReport // of the program, if not lost
-	Lost    bool      // the gate was killed: nobody knows how the program ended
-	Cause   error     // why we stopped it; nil if it ended by itself
-	Stderr  []byte    // the last part of it
-	Held    bool      // the lock is held by a process outside the run
-	Cut     bool      // its file has not all of its output
-	Polled  error     // why the system could not tell of its output, which was looked at from time to time
+	Err     error          // the run could not be begun
+	Started bool           // there was a program
+	End     hold.EndReport // of the program, if not lost
+	Lost    bool           // the gate was killed: nobody knows how the program ended
+	Cause   error          // why we stopped it; nil if it ended by itself
+	Stderr  []byte         // the last part of it
+	Held    bool           // the lock is held by a process outside the run
+	Cut     bool           // its file has not all of its output
+	Polled  error          // why the system could not tell of its output, which was looked at from time to time
 }
 
 // Supervise runs one program and returns when nothing of it is left. It calls out from this
@@ -126,22 +126,22 @@ func (v *Supervisor) Supervise(ctx context.Context, s Spec, out Sink) Result {
 	v.Redact.Refresh()
 	stdout, err := openOutput(filepath.Join(s.Turn.RunDir, stdoutName))
 	if err != nil {
-		return Result{Err: err, End: EndReport{Shortage: task.ShortageOf(err)}}
+		return Result{Err: err, End: hold.EndReport{Shortage: task.ShortageOf(err)}}
 	}
 	defer func() { _ = stdout.Close() }() // what was written to it is no loss
 	stderr, err := openOutput(filepath.Join(s.Turn.RunDir, stderrName))
 	if err != nil {
-		return Result{Err: err, End: EndReport{Shortage: task.ShortageOf(err)}}
+		return Result{Err: err, End: hold.EndReport{Shortage: task.ShortageOf(err)}}
 	}
 	defer func() { _ = stderr.Close() }() // likewise
 	stdin, err := openInput(cmp.Or(s.Stdin, s.Turn.Prompt))
 	if err != nil {
-		return Result{End: EndReport{Exit: -1, Err: err.Error(), Shortage: task.ShortageOf(err)}}
+		return Result{End: hold.EndReport{Exit: -1, Err: err.Error(), Shortage: task.ShortageOf(err)}}
 	}
 	h, err := v.begin(s, stdin)
 	_ = stdin.Close() // only read from
 	if err != nil {
-		return Result{Err: err, End: EndReport{Shortage: cmp.Or(task.ShortageOf(err), gateShort(stderr))}}
+		return Result{Err: err, End: hold.EndReport{Shortage: cmp.Or(task.ShortageOf(err), gateShort(stderr))}}
 	}
 	w := &watch{
 		spec: &s, hang: cmp.Or(v.HangGrace, defaultHangGrace), out: out, held: h, stdout: stdout, stderr: stderr, buf: make([]byte, readSize),
@@ -309,7 +309,7 @@ func (w *watch) finish(ctx context.Context) {
 	}
 	w.ended.Lost = !w.done
 	w.held.wait()
-	w.ended.Held = !awaitFree(ctx, runDir, 2*time.Second)
+	w.ended.Held = !awaitFree(runDir, 2*time.Second)
 	for before, n := int64(-1), 0; before != w.stdout.off && n < lastBursts; n++ {
 		before = w.stdout.off
 		w.readNew()
@@ -324,7 +324,7 @@ func (w *watch) finish(ctx context.Context) {
 	n, _ := w.redact.ReadAt(w.stderr, last, max(w.stderr.begin, w.stderr.size()-stderrTail)) // what could be read
 	w.ended.Stderr = last[:n]
 	if short := gateShort(w.stderr); w.ended.Lost && !w.ended.Started && short != 0 {
-		w.ended.End = EndReport{Exit: -1, Err: short.Error(), Shortage: short}
+		w.ended.End = hold.EndReport{Exit: -1, Err: short.Error(), Shortage: short}
 	}
 	w.ended.Cut = w.stdout.gone > 0 || tooLong
 	if (w.spec.Short || tooLong) && w.stdout.size() > MostOutput && !w.ended.Held { // one outside the run may go on writing

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/task"
 )
 
@@ -44,7 +45,7 @@ func TestAgentInheritsNothing(t *testing.T) {
 	if n := strings.Count(out, " -> "); n != 4 {
 		t.Errorf("%d descriptors:\n%s", n, out)
 	}
-	if !strings.Contains(out, EnvRunID+"="+turn.RunID) || strings.Contains(out, "HOME=") {
+	if !strings.Contains(out, hold.EnvRunID+"="+turn.RunID) || strings.Contains(out, "HOME=") {
 		t.Errorf("environment:\n%s", out)
 	}
 }

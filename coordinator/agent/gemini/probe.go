@@ -116,10 +116,7 @@ func (g *Agent) settings() (map[string]any, error) { return readSettings(g.setti
 func at(settings map[string]any, path ...string) any {
 	var v any = settings
 	for _, key := range path {
-		m, ok := v.(map[string]any)
-		if !ok {
-			return nil
-		}
+		m, _ := v.(map[string]any) // nil has no keys
 		v = m[key]
 	}
 	return v

@@ -27,13 +27,6 @@ const (
 	defaultDatabase = "cli_worker"    // the same
 )
 
-// Check returns nil if a database URL, or a libpq keyword/value string, can be used,
-// else a *task.Error that has no part of a password.
-func Check(text string) error {
-	_, err := Parse(text)
-	return err
-}
-
 // HasPassword reports whether the text of a database URL has a password, or may have one.
 func HasPassword(text string) bool {
 	text = strings.TrimSpace(text)
@@ -44,7 +37,7 @@ func HasPassword(text string) bool {
 // they are in a URL that it can read; of any other text that may have one, nothing is left.
 func Redact(text string) string {
 	text = strings.TrimSpace(text)
-	if Check(text) != nil || !isURL(text) && HasPassword(text) {
+	if _, err := Parse(text); err != nil || !isURL(text) && HasPassword(text) {
 		return "***"
 	}
 	return strings.TrimSuffix(parseFailure(text), "`: ")
@@ -125,11 +118,6 @@ func ForPrograms(text, other string) (url string, env []string, err error) {
 	}
 	query := u.Query()
 	query.Del("password")
-	for key := range query {
-		if strings.HasPrefix(key, "pool_") { // of pgx alone
-			query.Del(key)
-		}
-	}
 	u.User, u.Path, u.RawQuery = neturl.User(c.User), "/"+cmp.Or(other, c.Database), query.Encode()
 	if env = append(env, "PGPASSWORD="+c.Password); c.TLSConfig != nil && !c.TLSConfig.InsecureSkipVerify {
 		env = append(env, "PGSSLMODE=verify-full") // where the URL says nothing

@@ -75,7 +75,7 @@ var brokenURLs = []struct{ text, says string }{
 func TestBrokenURLs(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for _, c := range brokenURLs {
-		err := Check(c.text)
+		_, err := Parse(c.text)
 		var told *task.Error
 		if !errors.As(err, &told) || told.Code != task.CodeInvalid || told.Hint == "" || !strings.Contains(told.Message, c.says) {
 			t.Errorf("%.60q: %v, want %q", c.text, err, c.says)

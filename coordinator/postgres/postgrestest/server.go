@@ -1,6 +1,12 @@
+// Package postgrestest starts for tests a real PostgreSQL of their own, and has the means to let it go wrong: it
+// is killed or paused. Only tests import it.
+//
+// A server lies in a temporary directory and listens at a Unix socket there. A small process waits for the test binary to end,
+// however it does, and then kills the server and removes its files: nothing is left behind by a panic or a timeout either.
 package postgrestest
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -135,19 +141,9 @@ func (s *Server) find() error {
 
 // watchdog waits for our end. Then it kills the postmaster and its children, which have sessions of their own, and removes the
 // directory, with the disk that a test has mounted there and the segment of shared memory that a killed server leaves behind.
-const watchdog = `
-read -r end
-if pid=$(pgrep -o -f "postgres -D $0/"); then
-	kill -STOP "$pid"
-	kill -KILL $(pgrep -P "$pid") "$pid"
-fi
-segment=$(sed -n '7s/.* //p' "$0/data/postmaster.pid") && ipcrm -m "$segment"
-for again in 1 2 3 4 5 6 7 8 9 10; do
-	[ ! -d "$0/disk" ] || umount "$0/disk"
-	rm -rf "$0" && break
-	sleep 0.1
-done
-`
+//
+//go:embed watchdog.sh
+var watchdog string
 
 func (s *Server) watch() (err error) {
 	s.watchdog = exec.Command("sh", "-c", watchdog, s.Dir)
@@ -231,12 +227,9 @@ func (s *Server) Restart(t testing.TB) {
 
 // signal stops the postmaster, so that it starts no more children, sends a signal to it and to those that there are,
 // and waits for those that it kills; who should reap them may be slow.
-const signal = `
-kill -STOP "$0"
-all="$(pgrep -P "$0") $0"
-kill "-$1" $all
-while [ "$1" = KILL ] && ps -o stat= $all | grep -qv '^Z'; do sleep 0.01; done
-`
+//
+//go:embed signal.sh
+var signal string
 
 // Signal sends a signal to all processes of the server. With STOP they stop in the middle of what they do, until CONT: connections
 // stay open, and nothing answers.

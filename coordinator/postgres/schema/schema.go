@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"stint/coordinator/task"
 )
@@ -96,17 +95,20 @@ func migrate(ctx context.Context, db Database, list []migration, wait time.Durat
 		}
 		return nil
 	})
-	switch pg, ok := errors.AsType[*pgconn.PgError](err); {
-	case ok && pg.Code == "55P03":
-		err = &task.Error{
-			Code:    task.CodeBusy,
-			Message: fmt.Sprintf("the schema was not changed: for %s somebody else has changed it, or has locked one of its tables", wait),
-			Hint:    `try again; "SELECT * FROM pg_stat_activity" in the database shows who is at work`,
-		}
-	case err == nil:
+	if err == nil {
 		return from, len(list), nil
 	}
 	return from, from, err
+}
+
+// Ensure checks the schema, and makes it in an empty database. One that is older or newer than this program is
+// refused: other hosts may need it as it is.
+func Ensure(ctx context.Context, db Database) error {
+	err := Check(ctx, db)
+	if errors.Is(err, ErrNone) {
+		_, _, err = Migrate(ctx, db)
+	}
+	return err
 }
 
 // Check returns nil if the schema is the one that this program needs, ErrNone if there is none, else a *task.Error.
@@ -166,16 +168,11 @@ func schemaVersion(ctx context.Context, q Querier, list []migration) (int, error
 // tablesThere returns those of our tables' names that exist in the connection's schema:
 // the first one of its search path, where a new table would be.
 func tablesThere(ctx context.Context, q Querier) (tables []string, err error) {
-	const sql = `SELECT current_schema(), ARRAY(
+	const sql = `SELECT ARRAY(
 		SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = current_schema() AND c.relname::text = ANY($1::text[]) ORDER BY array_position($1::text[], c.relname::text))`
-	var schema *string
-	if err := q.QueryRow(ctx, sql, slices.Concat(Tables, views, []string{"schema_migrations"})).Scan(&schema, &tables); err != nil {
+	if err := q.QueryRow(ctx, sql, slices.Concat(Tables, views, []string{"schema_migrations"})).Scan(&tables); err != nil {
 		return nil, fmt.Errorf("look for the tables: %w", err)
-	}
-	if schema == nil {
-		return nil, task.Conflict("create that schema, or grant the role USAGE and CREATE on it",
-			"the database has no schema for the tables: the role's search_path names none that exists and that the role may use")
 	}
 	return tables, nil
 }

@@ -61,11 +61,7 @@ func Connect(ctx context.Context, url func() (string, error), poolSize int) (*Da
 		return nil, Explain(err, t)
 	}
 	db := &Database{pool, t, end}
-	servers := map[string]bool{} // they are tried one after the other
-	for _, f := range append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port}}, c.Fallbacks...) {
-		servers[fmt.Sprint(f.Host, f.Port)] = true
-	}
-	limit := c.ConnectTimeout * time.Duration(len(servers))
+	limit := c.ConnectTimeout * time.Duration(1+len(c.Fallbacks)) // they are tried one after the other
 	if err := checkServer(ctx, db.Pool, t, limit); err != nil {
 		db.Close()
 		return nil, err
@@ -79,10 +75,6 @@ func checkServer(ctx context.Context, pool *pgxpool.Pool, t Target, limit time.D
 	defer cancel()
 	var encoding, version string
 	err := pool.QueryRow(within, `SELECT current_setting('server_encoding'), current_setting('server_version_num')`).Scan(&encoding, &version)
-	if err != nil && ctx.Err() == nil && isTimeout(err) {
-		code, hint := advice(err, t)
-		return &task.Error{Code: code, Message: fmt.Sprintf("%v: it did not answer within %v", t, limit), Hint: hint}
-	}
 	if err != nil {
 		return Explain(err, t)
 	}
@@ -220,7 +212,6 @@ func advice(err error, t Target) (code task.Code, hint string) {
 	if !errors.As(err, &server) {
 		server = &pgconn.PgError{}
 	}
-	var dns *net.DNSError
 	switch {
 	case server.Code == "28P01":
 		return task.CodeUnauthorized, "look at the password in url_file, STINT_POSTGRES_URL or ~/.pgpass"
@@ -234,18 +225,16 @@ func advice(err error, t Target) (code task.Code, hint string) {
 		return task.CodeForbidden, "GRANT TEMPORARY ON DATABASE " + oneLine(pgx.Identifier{t.cfg.Database}.Sanitize()) + " TO " + role
 	case server.Code == "42501":
 		return task.CodeForbidden, "GRANT SELECT, INSERT, UPDATE, DELETE ON " + strings.Join(schema.Tables, ", ") + ", schema_migrations TO " + role
+	case server.Code == "55P03":
+		return task.CodeBusy, `try again; "SELECT * FROM pg_stat_activity" in the database shows who has locked it`
 	case server.Code != "":
 		return task.CodeUnavailable, "look at the server's log; the mirror tries again by itself"
-	case errors.As(err, &dns):
-		return task.CodeUnavailable, "look at the host in the database URL, and at the network"
 	case strings.Contains(err.Error(), "tls: "), strings.Contains(err.Error(), "TLS"), strings.Contains(err.Error(), "x509: "):
 		return task.CodeInvalid, "give the server a certificate for its name, or add sslrootcert=FILE to the database URL; sslmode=require accepts any certificate, sslmode=disable is for a trusted network"
-	case errors.Is(err, fs.ErrPermission):
-		return task.CodeForbidden, "look at the permissions of the socket's directory"
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
 		return task.CodeUnavailable, "start PostgreSQL there; a master then continues by itself"
 	default:
-		return task.CodeUnavailable, "look at the server and the network; the mirror tries again by itself"
+		return task.CodeUnavailable, "look at the host in the database URL, the server and the network; the mirror tries again by itself"
 	}
 }
 

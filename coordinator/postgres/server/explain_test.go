@@ -47,14 +47,15 @@ func TestSentences(t *testing.T) {
 		{&pgconn.PgError{Code: "42501", Message: `permission denied for schema public`}, task.CodeForbidden, `GRANT USAGE, CREATE ON SCHEMA public TO "ana"`},
 		{&pgconn.PgError{Code: "42704", Message: `unrecognized configuration parameter "c4n4ry"`}, task.CodeUnavailable, "does not know a setting of the database URL"},
 		{&pgconn.PgError{Code: "XX001", Message: "invalid\npage\x1b[31m", Detail: "row"}, task.CodeUnavailable, "invalid page\\x1b[31m (SQLSTATE XX001); look at the server's log"},
+		{&pgconn.PgError{Code: "55P03", Message: "canceling statement due to lock timeout"}, task.CodeBusy, "try again"},
 		{dial(syscall.ECONNREFUSED), task.CodeUnavailable, "connection refused; start PostgreSQL there"},
 		{dial(fs.ErrNotExist), task.CodeUnavailable, "start PostgreSQL there"},
-		{dial(syscall.EACCES), task.CodeForbidden, "look at the permissions of the socket's directory"},
+		{dial(syscall.EACCES), task.CodeUnavailable, "permission denied; look at the host in the database URL, the server"},
 		{&net.DNSError{Err: "no such host", IsNotFound: true}, task.CodeUnavailable, "no such host; look at the host in the database URL"},
 		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, task.CodeInvalid, "add sslrootcert=FILE"},
 		{errors.New("server refused TLS connection"), task.CodeInvalid, "sslmode=disable is for a trusted network"},
-		{context.DeadlineExceeded, task.CodeUnavailable, "it did not answer in time; look at the server and the network"},
-		{io.ErrUnexpectedEOF, task.CodeUnavailable, "unexpected EOF; look at the server and the network"},
+		{context.DeadlineExceeded, task.CodeUnavailable, "it did not answer in time; look at the host in the database URL"},
+		{io.ErrUnexpectedEOF, task.CodeUnavailable, "unexpected EOF; look at the host in the database URL"},
 		{errors.Join(context.DeadlineExceeded, &pgconn.PgError{Code: "53300", Message: "too many clients"}), task.CodeUnavailable, "too many clients"},
 	} {
 		err := Explain(fmt.Errorf("outer: %w", c.err), there(t))

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/task"
 )
 
@@ -39,8 +40,8 @@ func (q *Queue) Accounts(ctx context.Context) ([]Account, error) {
 // AddAccount adds an account to the shared queue.
 func (q *Queue) AddAccount(ctx context.Context, a Account) error {
 	switch {
-	case !slices.Contains(Tools, a.Tool):
-		return task.Wrong("tool", "name one of them", "the shared queue has the agents %s, and not %q", strings.Join(Tools, ", "), a.Tool)
+	case !slices.Contains(tables.Tools, a.Tool):
+		return task.Wrong("tool", "name one of them", "the shared queue has the agents %s, and not %q", strings.Join(tables.Tools, ", "), a.Tool)
 	case a.ID == "" || strings.ContainsAny(a.ID, "/\x00"): // a mirror's begin with a host and a slash
 		return task.Wrong("id", "give it an id such as codex-main", "%q cannot be the id of a shared account", a.ID)
 	case a.Max < 1:

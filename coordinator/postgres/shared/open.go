@@ -2,7 +2,6 @@ package shared
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"stint/coordinator/postgres/schema"
@@ -41,10 +40,7 @@ func (o *Opener) open(ctx context.Context) (*server.Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = schema.Check(ctx, db); errors.Is(err, schema.ErrNone) {
-		_, _, err = schema.Migrate(ctx, db)
-	}
-	if err != nil {
+	if err := schema.Ensure(ctx, db); err != nil {
 		db.Close()
 		return nil, server.Explain(err, db.Target)
 	}

@@ -14,12 +14,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"stint/coordinator/postgres/tables"
 	"stint/coordinator/task"
 	"stint/state"
 )
-
-// Tools are the agents that the schema knows.
-var Tools = []string{"codex", "claude", "gemini", "demo"}
 
 // extras are the fields of a spec that a row has in its column extra.
 func extras(s *task.TaskSpec) map[string]*string {
@@ -60,8 +58,8 @@ func taskOf(s *task.TaskSpec) (t Task, err error) {
 		return t, task.Wrong("id", "leave it out, or write one as uuidgen gives it", "the id %q is no UUID", t.ID)
 	case field != "":
 		return t, task.Wrong(field, "leave it out, or queue the task on one machine: stint task", "a shared task has no %s: any machine may run it", field)
-	case t.Tool != "" && !slices.Contains(Tools, t.Tool):
-		return t, task.Wrong("agent", "name one of them, or none", "the shared queue has the agents %s, and not %q", strings.Join(Tools, ", "), t.Tool)
+	case t.Tool != "" && !slices.Contains(tables.Tools, t.Tool):
+		return t, task.Wrong("agent", "name one of them, or none", "the shared queue has the agents %s, and not %q", strings.Join(tables.Tools, ", "), t.Tool)
 	}
 	return t, nil
 }
