@@ -54,6 +54,11 @@ const (
 	maxComplain = 300     // of its errors
 )
 
+// An unreachableError says that ssh did not get as far as to run a command.
+type unreachableError struct{ text string }
+
+func (e *unreachableError) Error() string { return e.text }
+
 // quote returns a constant script as one word for a shell.
 func quote(script string) string { return "'" + strings.ReplaceAll(script, "'", `'\''`) + "'" }
 
@@ -94,7 +99,7 @@ func (f *Fleet) remote(ctx context.Context, server, script, inner string, conten
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("no answer of server %s: %w", server, ctx.Err())
 	case exit != nil && exit.ExitCode() == 255 && !hasBegun:
-		return nil, fmt.Errorf("server %s cannot be reached: %s", server, cmp.Or(text, "ssh says nothing about it"))
+		return nil, &unreachableError{"server " + server + " cannot be reached: " + cmp.Or(text, "ssh says nothing about it")}
 	case out.buf.Len() > maxAnswer:
 		return nil, fmt.Errorf("server %s has answered more than %d bytes", server, maxAnswer)
 	case err != nil:
