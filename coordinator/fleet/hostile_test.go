@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"stint/state"
+	"stint/state/jobs"
 )
 
 // TestHostileAnswers: a server that prints without end, ends as ssh would, or repeats what it was sent does no harm beyond itself.
@@ -70,4 +71,20 @@ func TestReleased(t *testing.T) {
 	}
 	must(t, w.change(t.Context(), "a", func(c *state.Control) { c.BotRef = "ka" })) // a secret, and no token of a bot
 	w.fails("config_sync", "names none such as")
+}
+
+// TestMasterKilled: the next master begins at once what the last one had begun, and does not wait for the end of its lease.
+func TestMasterKilled(t *testing.T) {
+	t.Parallel()
+	h, g := newHost(t), newGateway(t)
+	w := newWorld(t, nil, h.instance("a", g.URL))
+	spec := jobs.Spec{ObjectType: jobs.Instance, ObjectID: "a", Action: jobs.InitInstance, RunAt: w.clock()}
+	_, _, err := w.due.Enqueue(t.Context(), spec)
+	must(t, err)
+	_, err = w.due.Pull(t.Context(), jobs.Pull{WorkerID: workerID})
+	must(t, err)
+	w.resume(t.Context())
+	if list := w.due.Where(func(j *jobs.Job) bool { return j.Status == jobs.Queued && j.Attempt == 1 }); len(list) != 1 {
+		t.Errorf("%+v", w.due.Where(func(*jobs.Job) bool { return true }))
+	}
 }

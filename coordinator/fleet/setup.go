@@ -99,6 +99,7 @@ func (f *Fleet) Run(ctx context.Context) {
 			setups <- struct{}{}
 		}
 	}()
+	f.resume(ctx)
 	told := ""
 	for ctx.Err() == nil {
 		err := f.look(ctx, setups)
@@ -111,6 +112,18 @@ func (f *Fleet) Run(ctx context.Context) {
 		case <-f.wake:
 		case <-time.After(lookEvery):
 		}
+	}
+}
+
+// resume queues again what a master that was killed had begun, since nobody else is at work.
+func (f *Fleet) resume(ctx context.Context) {
+	var err error
+	for _, j := range f.jobs.Where(func(j *jobs.Job) bool { return j.ObjectType == jobs.Instance && j.Status == jobs.Running }) {
+		_, failed := f.jobs.Fail(ctx, j.ID, jobs.Fail{WorkerID: j.WorkerID, Error: "its master has ended"})
+		err = cmp.Or(err, failed)
+	}
+	if _, failed := f.jobs.RetryFailed(ctx); err != nil || failed != nil {
+		f.opts.Log.Warn("jobs about instances wait longer than they have to", "error", cmp.Or(err, failed))
 	}
 }
 
