@@ -217,7 +217,7 @@ func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
 
 // settings returns what rows depend on beside the ledger.
 func (o *Options) settings() string {
-	return fmt.Sprintf("inline_threshold=%d stdout_bytes=%d max_attempts=%d", o.InlineThreshold, o.OutputLimit, o.MaxAttempts)
+	return fmt.Sprintf("inline_threshold=%d stdout_limit=%d max_attempts=%d", o.InlineThreshold, o.OutputLimit, o.MaxAttempts)
 }
 
 // notice is what a notification says of a batch.

@@ -86,7 +86,7 @@ var Generation = slices.Index(Tasks.Columns, "generation")
 type Maker struct {
 	Host            string // whose rows they are: this machine's name, or what is configured
 	InlineThreshold int64  // bytes; of larger files path and hash alone
-	OutputLimit     int    // bytes of stdout and of stderr of a run
+	OutputLimit     int    // characters of stdout and of stderr of a run
 	MaxAttempts     int    // of tasks that do not say
 
 	Redact *redact.Filter // masks secrets in the output of runs; nil: nothing is masked
@@ -337,7 +337,7 @@ func (m *Maker) output(runDir, name string) (said, size any, err error) {
 		return nil, nil, nil // gone, or no file any more
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if said, err = excerpt(f, f.Size(), int64(m.OutputLimit)); err != nil {
+	if said, err = excerpt(f, f.Size(), m.OutputLimit); err != nil {
 		return nil, nil, err
 	}
 	return said, f.Size(), nil
@@ -396,15 +396,23 @@ func ID(id string, parts ...string) (row [16]byte, ref any) {
 	return uuid.NewSHA1(names, fmt.Appendf(nil, "%q %q", id, parts)), Storable(id)
 }
 
-// excerpt returns the text that r holds, which has size bytes: of more than limit bytes the head and the
-// tail, and between them how much was left out.
-func excerpt(r io.ReaderAt, size, limit int64) (string, error) {
-	if size <= limit {
-		return readText(r, 0, size)
+// excerpt returns at most limit characters of what r holds, which has size bytes: of more
+// than that the head and the tail, and between them how much was left out.
+func excerpt(r io.ReaderAt, size int64, limit int) (string, error) {
+	most := 4 * int64(limit) // bytes of so many characters
+	text, err := readText(r, 0, min(size, most))
+	head := []rune(text)
+	if err != nil || size <= most && len(head) <= limit {
+		return text, err
 	}
-	head, err := readText(r, 0, limit/2)
-	tail, wrong := readText(r, size-limit/2, size)
-	return fmt.Sprintf("%s\n[… %d bytes are left out here …]\n%s", head, size-limit/2*2, tail), errors.Join(err, wrong)
+	mark := fmt.Sprintf("\n[… of %d bytes, the middle is left out …]\n", size)
+	room := limit - utf8.RuneCountInString(mark)
+	if room < 2 {
+		return string(head[:min(limit, len(head))]), nil
+	}
+	text, err = readText(r, max(0, size-most), size)
+	tail := []rune(text)
+	return string(head[:min(room/2, len(head))]) + mark + string(tail[max(0, len(tail)-room+room/2):]), err
 }
 
 // readText reads the bytes from one offset to another, as text.
