@@ -71,8 +71,7 @@ type intake struct {
 	seen       map[string]*Place
 	configured queue.Accounts
 
-	view    func(func(*fold.State)) // the store's; of a follow-up, which is made where the fold is locked, that fold
-	natives map[string]bool         // fields of the journal that name agents' sessions; read when a spec names one that is not in use
+	view func(func(*fold.State)) // the store's; of a follow-up, which is made where the fold is locked, that fold
 
 	fresh []state.Task // the new ones
 	now   string
