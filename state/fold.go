@@ -320,7 +320,7 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 	case KeySteps:
 		_, err = ParseSteps(f.String())
 	case KeyFirstSeq:
-		_, err = parseInt[int64](f.Bytes(), 0, math.MaxInt64)
+		_, err = ParseSeq(f.Bytes())
 	case KeyWorkspaceBy:
 		// Read with the workspace.
 	default:
@@ -491,11 +491,8 @@ func parseCost(b []byte) (float64, error) {
 }
 
 // FormatThread returns the value of threadTokens: input, cached input, output and
-// reasoning tokens, and the cost, with blanks between them; "" where nothing was counted.
+// reasoning tokens, and the cost, with blanks between them.
 func FormatThread(u Usage) string {
-	if u == (Usage{}) {
-		return ""
-	}
 	return fmt.Sprintf("%d %d %d %d %s", u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens,
 		strconv.FormatFloat(u.CostUSD, 'f', -1, 64))
 }

@@ -8,6 +8,14 @@ import (
 	"time"
 )
 
+// ThreadTokens is FormatThread, "" where nothing was counted.
+func ThreadTokens(u Usage) string {
+	if u == (Usage{}) {
+		return ""
+	}
+	return FormatThread(u)
+}
+
 // ExactTime is FormatTime without loss.
 func ExactTime(t time.Time) string {
 	if t.Nanosecond()%int(time.Millisecond) == 0 {
@@ -86,6 +94,18 @@ func Cause(reason Class, why string) string {
 		return "dependency"
 	}
 	return string(reason)
+}
+
+// ParseSeq reads the number of a record; "" is 0.
+func ParseSeq(b []byte) (uint64, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(string(b), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not the number of a record", b)
+	}
+	return n, nil
 }
 
 // nibble returns the value of a lower-case hex digit, or 255.

@@ -213,7 +213,7 @@ func addUsage(st *fold.State, rec *ledger.Record, r *Run, out *task.Outcome) {
 		nano := math.Round(is.CostUSD*1e9) / 1e9 // sums of floats have odd ends
 		rec.Add(state.KeyCostUSD, strconv.FormatFloat(nano, 'f', -1, 64))
 	}
-	rec.AddIf(state.KeyThreadTokens, state.FormatThread(thread))
+	rec.AddWhen(thread != (state.Usage{}), state.KeyThreadTokens, state.FormatThread(thread))
 }
 
 // addCount sets a field to a number that was another one before.

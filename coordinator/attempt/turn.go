@@ -297,7 +297,7 @@ func (a *Attempts) onEvent(r *Run, e task.Event) {
 		rec.Add(state.NativeKey(r.Task.Agent), e.Session)
 		if e.Forked { // it has the prompt too, unless a person has changed that, and goes on counting
 			rec.AddWhen(t.PromptInHistory == r.Session, state.KeyPromptInHistory, e.Session)
-			rec.AddIf(state.KeyThreadTokens, state.FormatThread(r.counted))
+			rec.AddWhen(r.counted != (state.Usage{}), state.KeyThreadTokens, state.FormatThread(r.counted))
 		}
 		tx.Append(rec.Add(state.KeyUpdatedAt, state.FormatTime(a.tasks.Config.Now())))
 		return nil

@@ -176,7 +176,7 @@ func (m *merger) records() (first, second ledger.Record) {
 		first.Add(state.KeyAttemptStarted, state.ExactTime(t.StartedAt))
 	}
 	first.AddIf(state.KeyStartedAt, state.ExactTime(t.RunStartedAt)).
-		AddIf(state.KeyThreadTokens, state.FormatThread(t.Thread)).AddIf(state.KeyPromptInHistory, t.PromptInHistory).AddIf(state.KeyPhase, string(t.Phase)).
+		AddIf(state.KeyThreadTokens, state.ThreadTokens(t.Thread)).AddIf(state.KeyPromptInHistory, t.PromptInHistory).AddIf(state.KeyPhase, string(t.Phase)).
 		AddIf(state.KeyIteration, state.OrNone(t.Iteration)).Add(state.KeyFirstSeq, strconv.FormatUint(m.first, 10))
 	if t.WorkspaceByHand {
 		first.Add(state.KeyWorkspaceBy, ledger.ByHand)

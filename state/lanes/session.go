@@ -387,7 +387,7 @@ func (s *Queues) CarriedSessions() []string {
 		}
 		home := s.home(x.key)
 		lines = append(lines, state.FormatWords("key", x.key, "sessionId", x.ID, "agent", x.agent, "account", x.account, "nativeId", x.native,
-			"updatedAt", state.ExactTime(x.UpdatedAt), "lastTask", s.ID(x.last), "current", state.Flag(x.seated), "thread", state.FormatThread(x.counted),
+			"updatedAt", state.ExactTime(x.UpdatedAt), "lastTask", s.ID(x.last), "current", state.Flag(x.seated), "thread", state.ThreadTokens(x.counted),
 			"workspace", s.Keys.List[home.dir], "workspaceBy", s.Keys.List[home.by]))
 	}
 	slices.Sort(lines)
