@@ -38,7 +38,6 @@ type submission struct {
 	trigger state.Trigger // why that does; "": nobody but a client asks
 	held    string        // why it is held
 	note    string        // what else its user should know
-	since   string        // of one that continues a conversation: the named session that was used there later; "": none
 
 	environment string // digest of its environment
 
@@ -225,9 +224,6 @@ func (in *intake) add(given submission) error {
 		if err := check(s); err != nil {
 			return err
 		}
-	}
-	if s.Continue {
-		a.lookForNamed(s)
 	}
 	if by != nil {
 		s.parent, s.trigger = by.ID, state.ByAgent
