@@ -242,7 +242,8 @@ func TestLongLaneOfHeld(t *testing.T) {
 	}
 }
 
-// TestPutOff: what is on hold or before its time at the beginning of a lane is passed over until that changes.
+// TestPutOff: what is on hold or before its time at the beginning of a long lane is not looked at for each task that
+// comes, and a change of it counts all the same.
 func TestPutOff(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		j := newJournal(t)

@@ -14,9 +14,11 @@ import (
 
 // A lane is the serial queue of one session key. It exists while a task is queued or running in it.
 type lane struct {
-	key   string
-	queue []*Item // the queued tasks, in order
-	busy  uint32  // tasks that run, or may do so still; more than one only if the records say so
+	key     string
+	queue   []*Item // the queued tasks, in order
+	soonest *Item   // of those that are put off, the one whose time comes first; nil: all of them are on hold
+	off     uint32  // how many are put off: the first of the queue that are on hold or before their time
+	busy    uint32  // tasks that run, or may do so still; more than one only if the records say so
 
 	// What the last refresh found. It holds until the lane is touched, or until its time in plan.wakes has come.
 	touched  bool
@@ -101,7 +103,7 @@ func (s *Queues) leaveLane(l *Item) {
 		delete(s.orphans, l.N)
 	}
 	i, _ := slices.BinarySearchFunc(ln.queue, l, inLane)
-	if i == 0 && len(ln.queue) > shortQueue {
+	if ln.changed(i); i == 0 && len(ln.queue) > shortQueue {
 		ln.queue[0], ln.queue = nil, ln.queue[1:]
 	} else {
 		ln.queue = slices.Delete(ln.queue, i, i+1)
@@ -163,7 +165,35 @@ func (s *Queues) enqueue(l *Item) {
 	if i > 0 && inLane(ln.queue[i-1], l) > 0 {
 		i, _ = slices.BinarySearchFunc(ln.queue, l, inLane)
 	}
+	ln.changed(i)
 	ln.queue = slices.Insert(ln.queue, i, l)
+}
+
+// changed notes that another task has that place in the queue.
+func (x *lane) changed(i int) {
+	if i < int(x.off) {
+		x.off, x.soonest = 0, nil
+	}
+}
+
+// putOff counts the first tasks of the queue that are on hold or before their time, and returns when the first of these
+// is due. They may be many and stay for long: each is looked at once.
+func (x *lane) putOff(now time.Time) (due time.Time) {
+	if x.soonest != nil && !x.soonest.NotBefore.After(now) {
+		x.off, x.soonest = 0, nil
+	}
+	for _, l := range x.queue[x.off:] {
+		if !l.Hold && !l.isPlanned(now) {
+			break
+		}
+		if x.off++; !l.Hold && (x.soonest == nil || l.NotBefore.Before(x.soonest.NotBefore)) {
+			x.soonest = l
+		}
+	}
+	if x.soonest != nil {
+		due = x.soonest.NotBefore
+	}
+	return due
 }
 
 // isPlanned reports whether l is before a time that its user named: it has not come to its turn yet.
@@ -242,7 +272,8 @@ func (s *Queues) headOf(ln *lane, now time.Time) (head *Item, wake time.Time) {
 	if ln.busy > 0 {
 		return nil, wake
 	}
-	for l, w := range s.turns(ln, now) {
+	wake = ln.putOff(now)
+	for l, w := range s.turns(ln, int(ln.off), now) {
 		if !w.any || w.account && !ln.excludes() { // the account is looked at when the heads are compared
 			return l, wake
 		}
@@ -261,7 +292,7 @@ func (s *Queues) headOf(ln *lane, now time.Time) (head *Item, wake time.Time) {
 // Before returns the task that starts before l, which is not on hold, in its lane; "" if
 // there is none. In the long lane of a directory only the number of others may be known.
 func (s *Queues) Before(l *Item, now time.Time) (id string, others int) {
-	for b, w := range s.turns(l.lane, now) {
+	for b, w := range s.turns(l.lane, 0, now) {
 		switch {
 		case b == l && w.behind != nil:
 			return s.ID(w.behind.N), 0
@@ -274,12 +305,13 @@ func (s *Queues) Before(l *Item, now time.Time) (id string, others int) {
 	return "", maxPassed
 }
 
-// turns yields the tasks of a lane that are not on hold, in order, with what keeps each from starting. In the lane of a
-// directory, what goes on with the session of one that waits is behind it, and the end of a long queue is left out.
-func (s *Queues) turns(ln *lane, now time.Time) iter.Seq2[*Item, wait] {
+// turns yields the tasks of a lane that are not on hold, in order, with what keeps each from starting, but for the first ones
+// of its queue. In the lane of a directory, what goes on with the session of one that waits is behind it, and the end of a
+// long queue is left out.
+func (s *Queues) turns(ln *lane, first int, now time.Time) iter.Seq2[*Item, wait] {
 	return func(yield func(*Item, wait) bool) {
 		var passed []*Item // those that wait
-		for _, l := range ln.queue {
+		for _, l := range ln.queue[first:] {
 			if len(passed) == maxPassed && ln.excludes() {
 				return
 			}
