@@ -118,7 +118,7 @@ func (s *Store) apply(st *fold.State, sec *ledger.Section, isNews bool) error {
 		s.applied = append(s.applied, id)
 		s.Publish(func() *task.Change {
 			t, _ := st.Peek(id)
-			return task.Change{Seq: sec.Seq, Task: t}.Shared()
+			return &task.Change{Seq: sec.Seq, Task: t}
 		})
 	case !st.Covers(sec.Seq - 1):
 		s.publishResync(st)
@@ -138,7 +138,7 @@ func (s *Store) ready(st *fold.State, isCompacted bool) {
 }
 
 func (s *Store) publishResync(st *fold.State) {
-	s.Publish(func() *task.Change { return task.Change{Seq: st.Seq(), Resync: true}.Shared() })
+	s.Publish(func() *task.Change { return &task.Change{Seq: st.Seq(), Resync: true} })
 }
 
 // SubscribeAfter returns the changes of tasks for a reader who knows all up to record after, and is to miss nothing that came
