@@ -617,7 +617,7 @@ func TestAWaitingRunLendsItsWorker(t *testing.T) {
 		waitFor(w, parent.RunID, 2)
 		other := w.submit(task.TaskSpec{Prompt: "child", FromRun: parent.RunID, Parallel: true})
 		synctest.Wait()
-		if why := w.why(other.ID); !strings.HasPrefix(why, "the only worker is busy") {
+		if why := w.why(other.ID); !strings.HasPrefix(why, "no worker is free") {
 			t.Errorf("a task that nobody waits for: %s", why)
 		}
 		if _, err := c.BeginWait(parent.RunID, other.ID); err != nil || len(c.Limits().Lent) != 1 { // it never ends

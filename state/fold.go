@@ -320,7 +320,9 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 	case KeySteps:
 		_, err = ParseSteps(f.String())
 	case KeyFirstSeq:
-		_, err = ParseSeq(f.Bytes())
+		if _, ok := ledger.ParseUint(f.Bytes()); !ok && !f.Empty() {
+			err = fmt.Errorf("%q is not the number of a record", f.Bytes())
+		}
 	case KeyWorkspaceBy:
 		// Read with the workspace.
 	default:

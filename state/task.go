@@ -137,19 +137,15 @@ func IsTree(s string) bool {
 	return len(s) >= 40 && len(s) <= 64 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// String returns the lines that were added and removed: "+12 −3"; of files without lines how many
-// there are, with a question mark if that is uncertain, and "" if nothing has changed.
+// String returns the lines that were added and removed: "+12 −3"; of files without lines their
+// number, with a question mark if that is uncertain, and "" if nothing has changed.
 func (c *Changes) String() string {
 	if c == nil || c.Files == 0 {
 		return ""
 	}
 	text := fmt.Sprintf("+%d −%d", c.Added, c.Removed)
-	switch {
-	case c.Added+c.Removed > 0:
-	case c.Files == 1:
-		text = "1 file"
-	default:
-		text = fmt.Sprintf("%d files", c.Files)
+	if c.Added+c.Removed == 0 {
+		text = fmt.Sprintf("files: %d", c.Files)
 	}
 	if c.Uncertain {
 		text += "?"

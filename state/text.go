@@ -96,18 +96,6 @@ func Cause(reason Class, why string) string {
 	return string(reason)
 }
 
-// ParseSeq reads the number of a record; "" is 0.
-func ParseSeq(b []byte) (uint64, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(string(b), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not the number of a record", b)
-	}
-	return n, nil
-}
-
 // nibble returns the value of a lower-case hex digit, or 255.
 var nibble = func() (t [256]byte) {
 	for i := range t {

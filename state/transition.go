@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,13 +58,6 @@ func (e *TransitionError) Error() string {
 	}
 }
 
-// otherNames maps what people and other programs write to what they mean.
-var otherNames = map[string]Status{
-	"todo": Queued, "pending": Queued, "ready": Queued, "waiting": Queued, "leased": Running,
-	"started": Running, "active": Running, "success": Done, "succeeded": Done, "complete": Done, "completed": Done,
-	"finished": Done, "error": Failed, "stopped": Canceled, "deadletter": Dead, "dead-letter": Dead,
-}
-
 // ParseStatus reads a status, without a copy of a known one. The error of an unknown one names the nearest.
 func ParseStatus[T string | []byte](s T) (Status, error) {
 	for _, st := range Statuses {
@@ -77,10 +69,10 @@ func ParseStatus[T string | []byte](s T) (Status, error) {
 	for _, st := range Statuses {
 		known = append(known, string(st))
 	}
-	if near := cmp.Or(otherNames[low], Status(Nearest(low, known))); near != "" {
+	if near := Nearest(low, known); near != "" {
 		return "", fmt.Errorf("unknown status %q; did you mean %s?", s, near)
 	}
-	return "", fmt.Errorf("unknown status %q; it is one of draft, queued, running, done, failed, canceled, dead", s)
+	return "", fmt.Errorf("unknown status %q; it is one of %s", s, strings.Join(known, ", "))
 }
 
 // Nearest returns the known word that a word was probably meant to be, or "": at most two

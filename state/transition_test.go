@@ -45,8 +45,6 @@ func TestParseStatus(t *testing.T) {
 		"qeued":     `unknown status "qeued"; did you mean queued?`,
 		"Queued":    `unknown status "Queued"; did you mean queued?`,
 		"cancelled": `unknown status "cancelled"; did you mean canceled?`,
-		"succeeded": `unknown status "succeeded"; did you mean done?`,
-		"todo":      `unknown status "todo"; did you mean queued?`,
 		"runing":    `unknown status "runing"; did you mean running?`,
 		"banana":    `unknown status "banana"; it is one of draft, queued, running, done, failed, canceled, dead`,
 		"":          `unknown status ""; it is one of draft, queued, running, done, failed, canceled, dead`,

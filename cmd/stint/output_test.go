@@ -98,7 +98,7 @@ func TestTaskTable(t *testing.T) {
 		{"ID", "STATUS", "TIME", "AGE", "SESSION", "AGENT", "CHANGES", "PROMPT"},
 		{"f56b17d8", "failed (" + text + ")", "5s", "1m30s", text, text, "", text},
 		{"5f21a9c2", "queued (b" + text + ")", "", "-", "", "", "", "↳ x"},
-		{"mine", "draft", "", "3h00m", "", "codex", "1 file", "x"},
+		{"mine", "draft", "", "3h00m", "", "codex", "files: 1", "x"},
 	}
 	for _, isColoured := range []bool{false, true} {
 		colours := []string(nil)

@@ -85,11 +85,7 @@ func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (sta
 		case err != nil:
 			return err
 		case t.Status != state.Queued:
-			hint := "stint show " + id
-			if t.Status == state.Draft && !hold {
-				hint = "stint retry " + id
-			}
-			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is %s; only a queued task can be held or released", id, t.Status), Hint: hint}
+			return task.Conflict("stint show "+id, "task %s is %s; only a queued task can be held or released", id, t.Status)
 		case t.Hold == hold:
 			return nil
 		}
@@ -224,19 +220,16 @@ func (a *Admission) Remove(ctx context.Context, ref, by string) (state.Task, err
 	})
 }
 
-// Cancellation returns the cause with which a run is canceled, and who asks for that.
-func Cancellation(by string) error { return cancelBy(by) }
+// A Cancellation is the cause with which a run is canceled: [task.ErrCanceled], and who asked for that.
+type Cancellation string
 
-// cancelBy is ErrCanceled with who asked for it.
-type cancelBy string
+func (Cancellation) Error() string { return task.ErrCanceled.Error() }
 
-func (cancelBy) Error() string { return task.ErrCanceled.Error() }
-
-func (cancelBy) Unwrap() error { return task.ErrCanceled }
+func (Cancellation) Unwrap() error { return task.ErrCanceled }
 
 // CanceledBy returns who has canceled a run.
 func CanceledBy(ctx context.Context) string {
-	var by cancelBy
+	var by Cancellation
 	if errors.As(context.Cause(ctx), &by) {
 		return string(by)
 	}

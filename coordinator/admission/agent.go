@@ -2,25 +2,20 @@ package admission
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"stint/coordinator/task"
-	"stint/ledger"
-	"stint/ledger/durable"
 	"stint/state"
 	"stint/state/fold"
 )
 
 // checkAgent fills in agent and account. A session goes on with its own agent.
 func (in *intake) checkAgent(s *submission) error {
-	owner, err := in.ownerOf(s)
-	if err != nil {
-		return err
+	var owner string // of the session that the spec names, as far as the sessions in use tell
+	if s.AgentSession != "" {
+		in.view(func(st *fold.State) { owner, _, _ = st.NativeOwner(s.AgentSession) })
 	}
 	lane := s.lane()
 	if known, ok := in.configured.Find(s.Account); ok && s.Agent == "" {
@@ -78,66 +73,6 @@ func (in *intake) checkAccount(s *submission) error {
 		return task.Wrong("account", "stint account enable "+s.Account+", or leave it out", "the account %s is disabled", s.Account)
 	}
 	return nil
-}
-
-// ownerOf returns the agent whose session a spec names: as the sessions in use tell,
-// or the records of tasks that have ended; "" if it names none or nobody knows.
-func (in *intake) ownerOf(s *submission) (string, error) {
-	if s.AgentSession == "" {
-		return "", nil
-	}
-	var owner string
-	ok := false
-	in.view(func(st *fold.State) { owner, _, ok = st.NativeOwner(s.AgentSession) })
-	if ok {
-		return owner, nil
-	}
-	if in.natives == nil {
-		natives, err := nativeFields(filepath.Join(in.a.tasks.Config.StateDir, ledger.JournalName))
-		if err != nil {
-			return "", fmt.Errorf("look whose session %s is: %w", s.AgentSession, err)
-		}
-		in.natives = natives
-	}
-	for _, agent := range append([]string{s.Agent}, slices.Sorted(maps.Keys(in.a.tasks.Config.Agents))...) {
-		if in.natives[state.NativeKey(agent)+": "+s.AgentSession] {
-			return agent, nil
-		}
-	}
-	return "", nil
-}
-
-// nativeFields returns the fields of a journal that name agents' sessions, as "codexSessionId: ID". What a task
-// named that failed because its agent did not know the session is left out.
-func nativeFields(journal string) (map[string]bool, error) {
-	f, err := durable.Open(journal, os.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	named := map[string][]string{} // by task
-	_, _, err = ledger.ReadJournal(f, fi.Size(), func(s *ledger.Section) bool {
-		for i := range s.Fields {
-			if key := string(s.Fields[i].Key); strings.HasSuffix(key, "SessionId") {
-				named[s.Name()] = append(named[s.Name()], key+": "+s.Fields[i].String())
-			}
-		}
-		if s.Value(state.KeyReason) == string(state.ClassSessionLost) {
-			delete(named, s.Name())
-		}
-		return true
-	})
-	fields := map[string]bool{}
-	for _, list := range named {
-		for _, field := range list {
-			fields[field] = true
-		}
-	}
-	return fields, err
 }
 
 // checkAgentName returns what is wrong with the name of an agent.

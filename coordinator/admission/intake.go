@@ -38,7 +38,6 @@ type submission struct {
 	trigger state.Trigger // why that does; "": nobody but a client asks
 	held    string        // why it is held
 	note    string        // what else its user should know
-	since   string        // of one that continues a conversation: the named session that was used there later; "": none
 
 	environment string // digest of its environment
 
@@ -71,8 +70,7 @@ type intake struct {
 	seen       map[string]*Place
 	configured queue.Accounts
 
-	view    func(func(*fold.State)) // the store's; of a follow-up, which is made where the fold is locked, that fold
-	natives map[string]bool         // fields of the journal that name agents' sessions; read when a spec names one that is not in use
+	view func(func(*fold.State)) // the store's; of a follow-up, which is made where the fold is locked, that fold
 
 	fresh []state.Task // the new ones
 	now   string
@@ -226,9 +224,6 @@ func (in *intake) add(given submission) error {
 		if err := check(s); err != nil {
 			return err
 		}
-	}
-	if s.Continue {
-		a.lookForNamed(s)
 	}
 	if by != nil {
 		s.parent, s.trigger = by.ID, state.ByAgent

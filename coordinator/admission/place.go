@@ -203,11 +203,8 @@ func (in *intake) sessionFor(st *fold.State, s *submission, tx *ledger.Tx) (lane
 	if goesOn && s.resume != "never" && s.AgentSession == "" {
 		id = in.currentSession(st, at)
 		if id == "" && s.Continue {
-			what, hint := fmt.Sprintf("there is no session of %s to continue in %s", s.Agent, strings.TrimPrefix(at.lane, state.LanePrefixDir)), "leave --continue out"
-			if s.since != "" {
-				what, hint = what+"; the last conversation there is session "+s.since, "stint task --session "+s.since
-			}
-			return "", "", &task.Error{Code: task.CodeNotFound, Message: what, Hint: hint, Field: "continue"}
+			what := fmt.Sprintf("there is no session of %s to continue in %s", s.Agent, strings.TrimPrefix(at.lane, state.LanePrefixDir))
+			return "", "", &task.Error{Code: task.CodeNotFound, Message: what, Hint: "leave --continue out, or name a session: stint session ls", Field: "continue"}
 		}
 		if id == "" {
 			tx.Claim("session " + at.lane) // two first tasks of a session must not both begin it
@@ -249,28 +246,4 @@ func (in *intake) currentSession(st *fold.State, at sessionPlace) string {
 	}
 	current, _ := st.CurrentSession(at.lane, at.agent, at.account)
 	return current.ID
-}
-
-// lookForNamed notes the named session that was used last in the directory where a
-// submission continues the conversation without a name, if that was used before.
-func (a *Admission) lookForNamed(s *submission) {
-	const most = 100 // sessions that are looked at: the last task of each may have to be read
-	var current state.Session
-	var sessions []state.Session
-	a.tasks.View(func(st *fold.State) {
-		current, _ = st.CurrentSession(s.lane(), s.Agent, a.emptyIntake(a.tasks.View).accountFor(st, s))
-		sessions = st.Sessions()
-	})
-	for _, named := range sessions[:min(len(sessions), most)] {
-		if !named.UpdatedAt.After(current.UpdatedAt) {
-			return
-		}
-		if last, err := a.tasks.Whole(named.LastTask); err == nil && task.IsNamedLane(named.Key) && last.Workspace != "" && task.CheckoutAbove(last.Workspace) == s.root {
-			s.since = named.Key
-			break
-		}
-	}
-	if s.since != "" && current.ID != "" {
-		s.note = "this continues the last conversation without a name; session " + s.since + " was used here since: stint task --session " + s.since
-	}
 }

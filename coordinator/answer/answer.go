@@ -40,7 +40,6 @@ func CheckMessage(message string) []state.Issue {
 // CheckChanges returns what is wrong with the changes of an attempt: at most one finding, which
 // names the test files that were deleted or renamed to something that is no test.
 func CheckChanges(changes []state.FileChange) []state.Issue {
-	const most = 3
 	var gone []string
 	for _, c := range changes {
 		switch {
@@ -53,11 +52,7 @@ func CheckChanges(changes []state.FileChange) []state.Issue {
 	if len(gone) == 0 {
 		return nil
 	}
-	message := "test files were deleted or renamed away: " + strings.Join(gone[:min(len(gone), most)], ", ")
-	if len(gone) > most {
-		message += fmt.Sprintf(" and %d more", len(gone)-most)
-	}
-	return []state.Issue{{Kind: KindTestsDeleted, Message: message}}
+	return []state.Issue{{Kind: KindTestsDeleted, Message: state.Cut("test files were deleted or renamed away: "+strings.Join(gone, ", "), 200)}}
 }
 
 var (

@@ -40,7 +40,7 @@ func TestCheckChanges(t *testing.T) {
 		{[]state.FileChange{{From: "a_test.go", Path: "a_test.go.off", Change: state.FileRenamed}}, message + "a_test.go"},
 		{gone("a.go"), ""},
 		{append(gone("test_a.py"), state.FileChange{Path: "a.py", Change: state.FileModified}), message + "test_a.py"},
-		{gone("tests/1.js", "tests/2.js", "tests/3.js", "tests/4.js"), message + "tests/1.js, tests/2.js, tests/3.js and 1 more"},
+		{gone("tests/1.js", "tests/2.js", "tests/3.js", "tests/4.js"), message + "tests/1.js, tests/2.js, tests/3.js, tests/4.js"},
 	} {
 		got := CheckChanges(c.changes)
 		if (len(got) == 0) != (c.want == "") || len(got) > 0 && got[0] != (state.Issue{Kind: KindTestsDeleted, Message: c.want}) {

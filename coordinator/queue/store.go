@@ -118,7 +118,7 @@ func (s *Store) apply(st *fold.State, sec *ledger.Section, isNews bool) error {
 		s.applied = append(s.applied, id)
 		s.Publish(func() *task.Change {
 			t, _ := st.Peek(id)
-			return task.Change{Seq: sec.Seq, Task: t}.Shared()
+			return &task.Change{Seq: sec.Seq, Task: t}
 		})
 	case !st.Covers(sec.Seq - 1):
 		s.publishResync(st)
@@ -138,7 +138,7 @@ func (s *Store) ready(st *fold.State, isCompacted bool) {
 }
 
 func (s *Store) publishResync(st *fold.State) {
-	s.Publish(func() *task.Change { return task.Change{Seq: st.Seq(), Resync: true}.Shared() })
+	s.Publish(func() *task.Change { return &task.Change{Seq: st.Seq(), Resync: true} })
 }
 
 // SubscribeAfter returns the changes of tasks for a reader who knows all up to record after, and is to miss nothing that came
@@ -297,30 +297,22 @@ func (s *Store) LastError() string {
 // FindIn returns the id that ref stands for: a whole id, any unique piece of one, or @last.
 // The error has CodeNotFound or CodeAmbiguous.
 func FindIn(st *fold.State, ref string) (string, error) {
-	return oneOf(ref, st.Find(ref), state.ShortID)
-}
-
-// oneOf returns the only id of those that ref can mean, else the error; name names those that fit.
-func oneOf(ref string, found []string, name func(id string) string) (string, error) {
-	switch len(found) {
+	switch found := st.Find(ref); len(found) {
 	case 0:
 		return "", notFound(ref)
 	case 1:
 		return found[0], nil
+	default:
+		for i, id := range found {
+			t, _, _ := st.Task(id) // without it, the id must do
+			found[i] = strings.TrimSpace(state.ShortID(id) + " " + state.Cut(t.Title, 40))
+		}
+		return "", task.Ambiguous("tasks", ref, found)
 	}
-	names := make([]string, len(found))
-	for i, id := range found {
-		names[i] = name(id)
-	}
-	return "", task.Ambiguous("tasks", ref, names)
 }
 
 func notFound(ref string) error {
-	hint := "stint ls"
-	if "@"+ref == state.LastRef {
-		hint = "write " + state.LastRef
-	}
-	return &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", ref), Hint: hint}
+	return &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("there is no task %q", ref), Hint: "stint ls"}
 }
 
 // PeekIn returns a task without its texts, by its id.
@@ -343,12 +335,10 @@ func (s *Store) WholeIn(st *fold.State, id string) (t state.Task, err error) {
 	return t, err
 }
 
-// Find is [FindIn] of the store's fold; its error has the titles of the tasks, too.
+// Find is [FindIn] of the store's fold.
 func (s *Store) Find(ref string) (id string, err error) {
-	return oneOf(ref, Read(s, func(st *fold.State) []string { return st.Find(ref) }), func(id string) string {
-		t, _ := s.Whole(id) // without it, the id must do
-		return strings.TrimSpace(state.ShortID(id) + " " + state.Cut(state.TitleOf(t.Prompt), 40))
-	})
+	s.View(func(st *fold.State) { id, err = FindIn(st, ref) })
+	return id, err
 }
 
 // Peek is [PeekIn] of the store's fold.

@@ -76,12 +76,8 @@ func Collect(workspace, runDir string, spec []string, guarded func(name string) 
 		}
 		taken = append(taken, f)
 	}
-	const most = 5 // that are told
-	if n := len(problems) - most; n > 0 {
-		problems = append(problems[:most], fmt.Sprintf("and %d more", n))
-	}
 	if len(problems) > 0 {
-		return taken, errors.New(strings.Join(problems, "; "))
+		return taken, errors.New(state.Cut(strings.Join(problems, "; "), 1000))
 	}
 	return taken, nil
 }

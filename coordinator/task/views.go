@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"stint/ledger/durable"
@@ -221,23 +220,10 @@ type Change struct {
 	// Resync says that tasks may have come to lists or gone from them, or changed, without a record
 	// of their own, or with one that was missed: who follows must list anew. There is no Task then.
 	Resync bool `json:"resync,omitempty" doc:"It cannot be told what has changed: list anew. There is no task then" example:"false"`
-
-	line func() ([]byte, error) // JSON, made once; nil: made each time
 }
 
-// Shared returns a copy of the change for several readers: its JSON is made once.
-func (c Change) Shared() *Change {
-	c.line = sync.OnceValues(func() ([]byte, error) { return durable.JSONLine(&c) })
-	return &c
-}
-
-// Line returns the change as JSON, in one line with its end, which subscribers share and must not change.
-func (c *Change) Line() ([]byte, error) {
-	if c.line != nil {
-		return c.line()
-	}
-	return durable.JSONLine(c)
-}
+// Line returns the change as JSON, in one line with its end.
+func (c *Change) Line() ([]byte, error) { return durable.JSONLine(c) }
 
 // A Schedule is what clients see of one.
 type Schedule struct {

@@ -90,29 +90,20 @@ func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, wh
 		return "behind " + state.ShortID(o.Task), "its agent session is used by " + state.ShortID(o.Task) + ", which " + does(q, o.Task, lim)
 	case q.FreeWorkers(lim) > 0:
 		return "next", "ready: it starts next"
-	case lim.MaxWorkers == 1:
-		return "workers busy", "the only worker is busy"
-	case lim.MaxWorkers <= 0:
-		return "workers busy", "no task may start: there are no workers"
 	}
-	return "workers busy", fmt.Sprintf("all %d workers are busy", lim.MaxWorkers)
+	return "workers busy", fmt.Sprintf("no worker is free: max_workers is %d", lim.MaxWorkers)
 }
 
 // running returns what the run of a task does.
 func running(t *state.Task, now time.Time) string {
-	iteration, what := "", map[state.Phase]string{state.PhaseVerify: "its verify command", state.PhaseEvaluate: "the agent that judges its answer"}[t.Phase]
+	why := map[state.Phase]string{state.PhaseVerify: "its verify command is ", state.PhaseEvaluate: "the agent that judges its answer is "}[t.Phase] + "running"
+	if !t.RunStartedAt.IsZero() {
+		why += " since " + clock(t.RunStartedAt, now)
+	}
 	if t.Iteration > 0 && t.MaxIterations > 1 && (t.Phase != "" || t.Iteration > 1) {
-		iteration = fmt.Sprintf(", iteration %d of %d", t.Iteration, t.MaxIterations)
+		why += fmt.Sprintf(", iteration %d of %d", t.Iteration, t.MaxIterations)
 	}
-	switch isKnown := !t.RunStartedAt.IsZero(); {
-	case what == "" && isKnown:
-		return "running since " + clock(t.RunStartedAt, now) + iteration
-	case what == "":
-		return "running" + iteration
-	case !isKnown:
-		return what + " is running" + iteration
-	}
-	return fmt.Sprintf("%s has been running for %s%s", what, max(0, now.Sub(t.RunStartedAt)).Truncate(time.Second), iteration)
+	return why
 }
 
 func shortage(lim lanes.Limits, now time.Time) (short, why string) {
@@ -135,13 +126,11 @@ func notBefore(t *state.Task, now time.Time) (short, why string) {
 		return short, why + ", as it was told"
 	}
 	why += in(t.NotBefore, now)
-	switch {
-	case t.Reason == state.ClassInterrupted:
+	switch t.Reason {
+	case state.ClassInterrupted:
 		return short, state.Because(why, t.Error)
-	case t.Reason == state.ClassRateLimited:
+	case state.ClassRateLimited:
 		return short, why + ", for the rate limit" + waitNumber(t.LimitWaits)
-	case t.MaxAttempts > 0:
-		return state.Because("retry "+short, string(t.Reason)), why + fmt.Sprintf(" (attempt %d of %d)", t.Attempt+1, t.MaxAttempts) + failure(t)
 	}
 	return state.Because("retry "+short, string(t.Reason)), why + fmt.Sprintf(" (attempt %d)", t.Attempt+1) + failure(t)
 }

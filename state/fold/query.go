@@ -225,16 +225,8 @@ func (s *State) Waits(id string, now time.Time, lim lanes.Limits) (short, why st
 	} else {
 		why = explain.Ended(&t.Task, now)
 	}
-	switch parent := state.ShortID(s.parentOf(id)); {
-	case parent == "":
-	case t.Trigger == state.OnFailure:
-		why += "; it was queued because " + parent + " failed"
-	case t.Trigger == state.OnIssue:
-		why += "; it was queued because of the findings about " + parent
-	case t.Trigger == state.ByAgent:
-		why += "; the agent of " + parent + " has queued it"
-	default:
-		why += "; it was queued by " + parent
+	if parent := s.parentOf(id); parent != "" {
+		why = state.Because(why+"; it was queued by "+state.ShortID(parent), string(t.Trigger))
 	}
 	return short, why
 }

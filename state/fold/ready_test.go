@@ -310,7 +310,7 @@ func TestWhy(t *testing.T) {
 		{"paused", []string{"t: status=queued", "control dispatch: paused=true"}, "dispatch is paused; to continue: stint resume"},
 		{"paused, with a reason", []string{"t: status=queued", "control dispatch: paused=true; reason=lunch"}, "dispatch is paused: lunch; to continue: stint resume"},
 		{"the user's time", []string{"t: status=queued; notBefore=" + at(time.Hour)}, "waits until 13:00:00, as it was told"},
-		{"retry", []string{"t: status=queued; attempt=1; maxAttempts=3; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s (attempt 2 of 3)"},
+		{"retry", []string{"t: status=queued; attempt=1; maxAttempts=3; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s (attempt 2)"},
 		{"retry without a bound", []string{"t: status=queued; attempt=1; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s (attempt 2)"},
 		{"retry after a failure", []string{"t: status=queued; attempt=1; reason=network; error=no route; notBefore=" + at(30*time.Second)}, "waits until 12:00:30, in 30s (attempt 2): network: no route"},
 		{"rate limit", []string{"t: status=queued; limitWaits=2; reason=rate-limited; notBefore=" + at(24*time.Hour)}, "waits until 2026-11-22 12:00:00, in 24h0m0s, for the rate limit (wait 2)"},
@@ -339,7 +339,7 @@ func TestWhy(t *testing.T) {
 		{"native session", []string{
 			"a: status=running; sessionKey=1; agent=codex; codexSessionId=n", "t: status=queued; sessionKey=2; agent=codex; codexSessionId=n",
 		}, "its agent session is used by a, which is running"},
-		{"workers", []string{"a: status=running; sessionKey=1", "b: status=running; sessionKey=2", "c: status=running; sessionKey=3", "d: status=running; sessionKey=4", "t: status=queued"}, "all 4 workers are busy"},
+		{"workers", []string{"a: status=running; sessionKey=1", "b: status=running; sessionKey=2", "c: status=running; sessionKey=3", "d: status=running; sessionKey=4", "t: status=queued"}, "no worker is free: max_workers is 4"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -352,7 +352,7 @@ func TestWhy(t *testing.T) {
 	}
 	j := newJournal(t)
 	records(j, "a: status=running; sessionKey=1", "t: status=queued", "d: status=done; updatedAt="+at(0))
-	for workers, want := range map[int]string{1: "the only worker is busy", 0: "no task may start: there are no workers"} {
+	for workers, want := range map[int]string{1: "no worker is free: max_workers is 1", 0: "no worker is free: max_workers is 0"} {
 		if got := j.why("t", noon, lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: workers}); got != want {
 			t.Error(got)
 		}

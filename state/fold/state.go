@@ -180,7 +180,7 @@ func (s *State) OnChange(f func(before, after *state.Task)) { s.onChange = f }
 func (s *State) firstSeq(sec *ledger.Section) uint64 {
 	n := sec.Seq
 	if f := sec.Get(state.KeyFirstSeq); f != nil {
-		if first, _ := state.ParseSeq(f.Bytes()); first > 0 && first < n { // what cannot be read was refused
+		if first, _ := ledger.ParseUint(f.Bytes()); first > 0 && first < n { // what cannot be read was refused
 			n = first
 		}
 	}

@@ -178,16 +178,16 @@ func TestVerifiedByHand(t *testing.T) {
 // TestWhyRunning returns what the run does, and which iteration it is.
 func TestWhyRunning(t *testing.T) {
 	for want, fields := range map[string][]string{
-		"running since 12:00:00":                                        {"maxIterations: 3", "iteration: 1"},
-		"running since 12:00:00, iteration 2 of 3":                      {"maxIterations: 3", "iteration: 2"},
-		"its verify command has been running for 12s, iteration 2 of 3": {"maxIterations: 3", "iteration: 2", "phase: verify"},
-		"its verify command has been running for 12s":                   {"maxIterations: 1", "iteration: 1", "phase: verify"},
-		"the agent that judges its answer has been running for 12s":     {"phase: evaluate"},
-		"its verify command is running, iteration 1 of 2":               {"maxIterations: 2", "iteration: 1", "phase: verify", "startedAt:", "updatedAt:"},
+		"running since 12:00:00":                                         {"maxIterations: 3", "iteration: 1"},
+		"running since 12:00:00, iteration 2 of 3":                       {"maxIterations: 3", "iteration: 2"},
+		"its verify command is running since 12:00:00, iteration 2 of 3": {"maxIterations: 3", "iteration: 2", "phase: verify"},
+		"its verify command is running since 12:00:00":                   {"maxIterations: 1", "iteration: 1", "phase: verify"},
+		"the agent that judges its answer is running since 12:00:00":     {"phase: evaluate"},
+		"its verify command is running, iteration 1 of 2":                {"maxIterations: 2", "iteration: 1", "phase: verify", "startedAt:", "updatedAt:"},
 	} {
 		j := newJournal(t)
 		j.task("t", append([]string{"status: running", "runId: r", "startedAt: " + at(0), "updatedAt: " + at(0)}, fields...)...)
-		if strings.HasPrefix(want, "its verify command is") {
+		if strings.HasPrefix(want, "its verify command is running,") {
 			j.task("t", "startedAt:")
 		}
 		if got := j.why("t", noon.Add(12*time.Second), lanes.Limits{WorkspaceRoot: "/w"}); got != want {
