@@ -52,6 +52,30 @@ func TestStuckRun(t *testing.T) {
 	})
 }
 
+// TestRunsIsNoDirectory: what a run has put in the place of all runs, or made of it, keeps
+// no task from its own.
+func TestRunsIsNoDirectory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var now atomic.Int64 // no two are moved aside in the same millisecond
+	w.cfg.Now = func() time.Time { return time.Now().Add(time.Duration(now.Add(1)) * time.Millisecond) }
+	w.open()
+	path := filepath.Join(w.dir, "runs")
+	for _, put := range []func() error{
+		func() error { return os.WriteFile(path, []byte("words"), 0o600) },
+		func() error { return syscall.Mkfifo(path, 0o600) },
+		func() error { return os.Mkdir(path, 0) }, // which root may use
+	} {
+		check(t, errors.Join(os.RemoveAll(path), put()))
+		if got := w.wait(w.submit(task.TaskSpec{Prompt: "p"}).ID); got.Status != state.Done || got.Retries > 0 {
+			t.Errorf("%s, %d retries", got.Status, got.Retries)
+		}
+	}
+	if aside, err := filepath.Glob(path + ".foreign-*"); len(aside) != 2 || err != nil {
+		t.Errorf("moved aside are %q, %v", aside, err)
+	}
+}
+
 // TestPromise7TheStateDirectoryIsGone: a master whose directory somebody has moved
 // away ends, and does not go on to acknowledge what nobody would find. The end of a run
 // does not make the directory again, and writes nothing into another one that has its name.

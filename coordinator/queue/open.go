@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -139,10 +140,31 @@ func prepareDir(dir string) error {
 	return nil
 }
 
-// MakeDir makes a directory below the state directory, which is never made anew itself.
+// MakeDir makes a directory below runs or checks. Because no task could begin, another thing in the place of
+// these two is moved aside, and their permissions are given back.
 func (s *Store) MakeDir(path string) error {
 	if _, err := os.Stat(s.Config.StateDir); err != nil || s.IsGone() {
-		return cmp.Or(err, s.Err())
+		return cmp.Or(err, s.Err()) // it is never made anew
+	}
+	err := os.MkdirAll(path, durable.DirMode)
+	if !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	name, _ := filepath.Rel(s.Config.StateDir, path)
+	name, _, _ = strings.Cut(name, string(filepath.Separator))
+	top := filepath.Join(s.Config.StateDir, name)
+	fi, lerr := os.Lstat(top)
+	switch {
+	case lerr == nil && !fi.IsDir():
+		aside := top + ".foreign-" + s.Config.Now().UTC().Format("20060102T150405.000000000Z")
+		if err := os.Rename(top, aside); err != nil {
+			return err
+		}
+		s.Config.Log.Warn(name+" was no directory", "moved to", filepath.Base(aside))
+	case lerr == nil && fi.Mode().Perm() != durable.DirMode && os.Chmod(top, durable.DirMode) == nil:
+		s.Config.Log.Warn(name+" was closed to its owner", "permissions", fi.Mode().Perm().String())
+	default:
+		return err
 	}
 	return os.MkdirAll(path, durable.DirMode)
 }
