@@ -29,11 +29,17 @@ func (a *Account) TooLong(since time.Time, most time.Duration) bool {
 	return most == 0 || a.Guessed && !since.IsZero() && a.CoolUntil.After(since.Add(most))
 }
 
-// MissingPrefix is what the reason of a hold begins with that ends by itself, when the agent's program is back.
-const MissingPrefix = string(ClassAgentMissing) + ": "
+// What the reason of a hold begins with that ends by itself.
+const (
+	MissingPrefix = string(ClassAgentMissing) + ": " // the agent's program is missing: when it is back
+	KeylessPrefix = "no key: "                       // the agent was not logged in, and the master had no key for it: with the first one that has
+)
 
 // IsMissing reports whether the account is on hold because its agent's program is missing.
 func (a *Account) IsMissing() bool { return a.Hold && strings.HasPrefix(a.Reason, MissingPrefix) }
+
+// IsKeyless reports whether the account is on hold for want of a key.
+func (a *Account) IsKeyless() bool { return a.Hold && strings.HasPrefix(a.Reason, KeylessPrefix) }
 
 // An AccountConfig is an account as accounts.toml has it: credentials of an agent, and what bounds their use. No secret is in it.
 type AccountConfig struct {

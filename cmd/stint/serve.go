@@ -342,6 +342,7 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 	config.Agents, config.DefaultAgent = adapters, clis.defaultAgent
 	config.AgentReady, config.AgentFound = clis.ready, clis.found
 	config.Accounts, config.AccountEnv, config.Danger = m.accounts.configs, m.accounts.environment, m.accounts.danger(cfg, inContainer)
+	config.HasKey = func(name string) bool { return missingSecrets(cfg, &wire.AgentView{Name: name}) != nil }
 	config.CannotAllow = func(name string, rule task.Rule) string {
 		if kind := findKind(name); kind != nil && kind.CannotAllow != nil {
 			return kind.CannotAllow(rule)

@@ -80,6 +80,9 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 		a.judgeLimit(st, &v, t, out, now)
 	case state.ClassAuth:
 		why := cmp.Or(out.Error, "not logged in") // the provider may want something else
+		if has := a.tasks.Config.HasKey; has != nil && !has(t.Agent) {
+			why = state.KeylessPrefix + why
+		}
 		v.account = task.AccountRecord(t.AccountName()).Add(state.KeyHold, "true").Add(state.KeyReason, why+"; met by task "+state.ShortID(t.ID))
 		if v.loseSession = a.canMove(st, t, out); v.loseSession {
 			v.Status, v.Attempt = state.Queued, t.Attempt-1

@@ -222,19 +222,19 @@ func (d *Dispatcher) blockedByDependency(st *fold.State) (records []*ledger.Reco
 // ends when the program is back. A program that no task here has ever run with is another matter: the user has not installed
 // it. Nor does the account wait for a program that only one task's PATH lacks: that task fails.
 
-// LookForMissing ends, until ctx ends, the holds of accounts whose agent's program is back. It has a
+// LookForMissing ends, until ctx ends, the holds of accounts whose agent's program or key is back. It has a
 // goroutine of its own: a program that is there may not answer for long.
 func (d *Dispatcher) LookForMissing(ctx context.Context) {
 	const lookForAgent = 5 * time.Second // how often it is looked whether a program is back
 	for on := true; on; on = task.Sleep(ctx, lookForAgent) == nil {
 		for _, a := range queue.Read(d.tasks, (*fold.State).Missing) {
 			known, _ := d.tasks.AccountsNow().Find(a.Name)
-			if !d.Attempts.IsFound(cmp.Or(known.Tool, a.Agent, a.Name)) {
+			if name := cmp.Or(known.Tool, a.Agent, a.Name); a.IsKeyless() && (d.tasks.Config.HasKey == nil || !d.tasks.Config.HasKey(name)) || a.IsMissing() && !d.Attempts.IsFound(name) {
 				continue
 			}
-			d.tasks.Config.Log.Info("the program of an agent is back", "account", a.Name)
+			d.tasks.Config.Log.Info("what an agent lacked is back", "account", a.Name)
 			d.appendAll("the hold of an account could not be ended", func(st *fold.State) (records []*ledger.Record) {
-				if now := st.Account(a.Name); now.IsMissing() { // else it is another hold by now
+				if now := st.Account(a.Name); now.IsMissing() || now.IsKeyless() { // else it is another hold by now
 					records = append(records, task.AccountRecord(a.Name).Add(state.KeyHold, "").Add(state.KeyReason, ""))
 				}
 				return records

@@ -110,6 +110,8 @@ type Config struct {
 	// AgentFound reports whether an agent's program can be started, and looks anew each time: nobody knows
 	// how long what is missing stays away. It may be slow, and is not called with a lock held. nil: all can.
 	AgentFound func(agent string, env []string) bool
+	// HasKey reports whether this master's environment has a key for an agent. nil: not known.
+	HasKey func(agent string) bool
 	// CannotAllow returns why an agent cannot be told of a rule; "" if it can. nil: all can.
 	CannotAllow func(agent string, rule task.Rule) string
 	// Mirror says how far a copy of the ledger in a database is, for Health and Metrics.

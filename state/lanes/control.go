@@ -61,13 +61,13 @@ func (s *Queues) Account(name string) state.Account {
 	return state.Account{Name: name}
 }
 
-// Missing returns the accounts that are on hold because their agents' programs are missing.
+// Missing returns the accounts that are on hold because their agents' programs or keys are missing.
 // It costs nothing where there are none.
 func (s *Queues) Missing() []state.AccountUse {
-	if !slices.ContainsFunc(slices.Collect(maps.Values(s.accounts)), func(a *account) bool { return a.IsMissing() }) {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(s.accounts)), func(name string) bool { a := s.Account(name); return a.IsMissing() || a.IsKeyless() }) {
 		return nil
 	}
-	return slices.DeleteFunc(s.Accounts(), func(a state.AccountUse) bool { return !a.IsMissing() })
+	return slices.DeleteFunc(s.Accounts(), func(a state.AccountUse) bool { return !a.IsMissing() && !a.IsKeyless() })
 }
 
 // HasRun reports whether a run has begun a session of that agent, as far as the journal shows: its program was there once.
