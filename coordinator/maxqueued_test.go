@@ -3,8 +3,10 @@ package coordinator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"stint/coordinator/task"
@@ -73,5 +75,35 @@ func TestFollowUpOfAFullQueue(t *testing.T) {
 	got := w.wait(entry.ID)
 	if len(got.FollowUps) != 1 {
 		t.Errorf("%s, and no follow-up: %s", got.Status, got.Note)
+	}
+}
+
+// TestQueueIsNeverMoreThanFull: submitters that share a write of the ledger do not see
+// each other in the fold.
+func TestQueueIsNeverMoreThanFull(t *testing.T) {
+	t.Parallel()
+	const most, submitters, each = 100, 64, 6
+	w := fullWorld(t, most)
+	var wg sync.WaitGroup
+	var taken atomic.Int64
+	for i := range submitters {
+		wg.Go(func() {
+			for n := range each {
+				specs := make([]task.TaskSpec, 1+(i+n)%3)
+				for j := range specs {
+					specs[j] = task.TaskSpec{Prompt: fmt.Sprintf("%d, %d, %d", i, n, j)}
+				}
+				switch _, err := w.submitAll(specs); {
+				case err == nil:
+					taken.Add(int64(len(specs)))
+				case !errors.Is(err, &task.Error{Code: task.CodeTooMany}):
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := int(taken.Load()); got != w.waiting() || got > most || got < most-2 {
+		t.Errorf("%d were taken in and %d wait, of %d that may", got, w.waiting(), most)
 	}
 }

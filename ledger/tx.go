@@ -6,6 +6,8 @@ import "slices"
 type Tx struct {
 	Records []Record // what was appended, to be numbered and written
 	Claims  []string // what was claimed
+	Counted int      // what this change has counted
+	ahead   int      // sum of what the changes before it in the batch count
 }
 
 // Grow makes room for n records.
@@ -34,11 +36,22 @@ func (tx *Tx) Size() (n int) {
 func (tx *Tx) Merge(other *Tx) {
 	tx.Records = append(tx.Records, other.Records...)
 	tx.Claims = append(tx.Claims, other.Claims...)
+	tx.Counted += other.Counted
 }
+
+// Count adds n to what the changes that follow in the same batch are told by
+// [Tx.Ahead]: the fold does not know of this one when they are made.
+func (tx *Tx) Count(n int) { tx.Counted += n }
+
+// Ahead returns the sum of what the changes before this one in its batch have counted.
+func (tx *Tx) Ahead() int { return tx.ahead }
 
 // Claim names something that this change decided upon, such as an idempotency key. Two changes that claim the same never share
 // a batch: the second is asked again when the first has been applied. Each record claims its own id.
 func (tx *Tx) Claim(what string) { tx.Claims = append(tx.Claims, what) }
 
-// Reset makes tx empty, for a change that is asked for its records anew.
-func (tx *Tx) Reset() { tx.Records, tx.Claims = tx.Records[:0], tx.Claims[:0] }
+// Reset makes tx empty, for a change that is asked for its records anew behind others of its batch that have counted ahead.
+func (tx *Tx) Reset(ahead int) {
+	tx.Records, tx.Claims = tx.Records[:0], tx.Claims[:0]
+	tx.ahead, tx.Counted = ahead, 0
+}

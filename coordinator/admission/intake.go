@@ -308,10 +308,9 @@ func (in *intake) record(st *fold.State, tx *ledger.Tx) error {
 			return in.at(i, err)
 		}
 	}
-	// A client cannot put more into a queue that is full. Follow-ups have a bound of their own. What shares
-	// its batch of the ledger does not count yet: that is no more than the clients of one moment bring.
-	most, more, waiting := in.a.tasks.Config.MaxQueued, len(in.fresh), st.Queued()
-	if most > 0 && more > 0 && in.list[0].by() != "" && waiting+more > most {
+	// A client cannot put more into a queue that is full. Follow-ups have a bound of their own.
+	most, more, waiting := in.a.tasks.Config.MaxQueued, len(in.fresh), st.Queued()+tx.Ahead()
+	if tx.Count(more); most > 0 && more > 0 && in.list[0].by() != "" && waiting+more > most {
 		return &task.Error{
 			Code: task.CodeTooMany, Message: fmt.Sprintf("the queue is full: %d tasks wait, %d more would come, and max_queued is %d", waiting, more, most),
 			Hint: "try again when some have run (stint ls --status queued), or set max_queued in the configuration",

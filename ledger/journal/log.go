@@ -450,11 +450,12 @@ type batch struct {
 	taken   []*update
 	bytes   []byte
 	seq     uint64
+	count   int // sum of those of the updates that are taken
 }
 
 // take asks an update for its records and adds them. It returns false if the update must wait for the next batch.
 func (b *batch) take(u *update) bool {
-	u.tx.Reset()
+	u.tx.Reset(b.count)
 	if err := u.f(&u.tx); err != nil {
 		u.done <- err
 		return true
@@ -478,6 +479,7 @@ func (b *batch) take(u *update) bool {
 		b.claimed[c] = true
 	}
 	b.seq = seq
+	b.count += u.tx.Counted
 	b.taken = append(b.taken, u)
 	return true
 }
