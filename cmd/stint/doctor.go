@@ -176,7 +176,7 @@ func afterReboot() string {
 // examineState looks at the state directory, its place and its disk.
 func examineState(dir string) []finding {
 	var notes strings.Builder
-	if err := checkStateDir(dir); err != nil {
+	if err := checkStateDir(dir, &notes); err != nil {
 		return []finding{failed("state directory", healthFail, err)}
 	}
 	warnPlace(dir, &notes)

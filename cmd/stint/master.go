@@ -238,7 +238,7 @@ func (a *app) startBackground(ctx context.Context) error {
 	case !cfg.AutoStart:
 		return &cliError{code: exitNoMaster, message: "no master is running, and auto_start is off", try: "stint serve"}
 	}
-	if err := checkStateDir(state); err != nil {
+	if err := checkStateDir(state, a.stderr); err != nil {
 		return err
 	}
 	if !a.warned {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -103,7 +104,7 @@ func readBeat(state, heartbeat string) (beat struct {
 }
 
 // checkStateDir makes the state directory if it is missing, and refuses one that cannot be trusted or written.
-func checkStateDir(dir string) error {
+func checkStateDir(dir string, warn io.Writer) error {
 	try := "stint --state-dir ANOTHER ..., or export STINT_STATE_DIR=ANOTHER"
 	fi, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,13 +120,33 @@ func checkStateDir(dir string) error {
 		return usage(try, "the state directory %s is a file", dir)
 	case !ownedByUs(fi):
 		return usage(try, "the state directory %s belongs to another user, who could change your tasks", dir)
-	case fi.Mode().Perm()&0o077 != 0:
-		return usage("chmod 700 "+dir, "the state directory %s is open to others (mode %04o)", dir, fi.Mode().Perm())
+	}
+	if mode := fi.Mode().Perm(); mode&0o077 != 0 {
+		if !isStateDir(dir) {
+			return usage("chmod 700 "+dir, "the state directory %s is open to others (mode %04o) and holds other files", dir, mode)
+		}
+		if err := os.Chmod(dir, durable.DirMode); err != nil {
+			return &cliError{code: exitFailure, message: "cannot close the state directory to others", err: err, try: "chmod 700 " + dir}
+		}
+		_, _ = fmt.Fprintf(warn, "stint: the state directory %s was open to others (mode %04o); it is 0700 now\n", dir, mode)
 	}
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return &cliError{code: exitFailure, message: "cannot write to the state directory " + dir, err: err, try: try}
 	}
 	return nil
+}
+
+// isStateDir reports an empty directory, or one with a ledger and nothing of another user's, who might have it open still.
+func isStateDir(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	ledger := len(entries) == 0
+	for _, e := range entries {
+		if fi, err := e.Info(); err == nil && !ownedByUs(fi) {
+			return false
+		}
+		ledger = ledger || slices.Contains([]string{"tasks.md", "journal.md", "format"}, e.Name())
+	}
+	return err == nil && ledger
 }
 
 // warnPlace warns of a state directory where sandboxed agents can write, or where locks may not hold.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -92,18 +93,23 @@ func TestCheckStateDir(t *testing.T) {
 	file := filepath.Join(tmp, "file")
 	put(t, file, "")
 	for _, c := range []struct {
-		name, dir, refused string
+		name, dir, refused, note string
 	}{
 		{name: "missing", dir: filepath.Join(tmp, "a", "b")},
 		{name: "ours", dir: mkdir("ours", 0o700, "anything")},
-		{name: "open and empty", dir: mkdir("empty", 0o755), refused: "is open to others (mode 0755)"},
-		{name: "open, with a ledger", dir: mkdir("ledger", 0o750, "tasks.md"), refused: "is open to others (mode 0750)"},
+		{name: "open and empty", dir: mkdir("empty", 0o755), note: "it is 0700 now"},
+		{name: "open, with a ledger", dir: mkdir("ledger", 0o750, "tasks.md"), note: "it is 0700 now"},
+		{name: "open, someone's home", dir: mkdir("home", 0o755, "letter.txt"), refused: "is open to others (mode 0755) and holds other files"},
 		{name: "a file", dir: file, refused: "is a file"},
 		{name: "below a file", dir: filepath.Join(file, "x"), refused: "the state directory"},
 	} {
-		err := checkStateDir(c.dir)
+		var warn bytes.Buffer
+		err := checkStateDir(c.dir, &warn)
 		if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.refused)
+		}
+		if c.note == "" != (warn.Len() == 0) || !strings.Contains(warn.String(), c.note) {
+			t.Errorf("%s says %q, want %q", c.name, warn.String(), c.note)
 		}
 		if fi, serr := os.Stat(c.dir); err == nil && (serr != nil || fi.Mode().Perm() != 0o700) {
 			t.Errorf("%s: mode %v, %v", c.name, fi.Mode(), serr)
@@ -120,7 +126,7 @@ func TestLedgerOfOthers(t *testing.T) {
 	open := t.TempDir()
 	left := filepath.Join(open, "tasks.md")
 	must(t, errors.Join(os.WriteFile(left, nil, 0o600), os.Chown(left, 12345, -1), os.Chmod(open, 0o777)))
-	if err := checkStateDir(open); err == nil || !strings.Contains(err.Error(), "open to others") {
+	if err := checkStateDir(open, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "holds other files") {
 		t.Errorf("a ledger of another user: %v", err)
 	}
 }

@@ -280,7 +280,7 @@ func (a *app) state() (string, error) { return stateDir(a.stateOption) }
 func (a *app) ownState() (string, error) {
 	state, err := a.state()
 	if err == nil {
-		err = checkStateDir(state)
+		err = checkStateDir(state, a.stderr)
 	}
 	return state, err
 }

@@ -82,7 +82,7 @@ func (a *app) stopMaster(ctx context.Context) error {
 		a.hint("stint: no master is running in %s\n", dir)
 		return nil
 	}
-	if err := checkStateDir(dir); err != nil { // another user's master is out of sight, which is not to say that there is none
+	if err := checkStateDir(dir, a.stderr); err != nil { // another user's master is out of sight, which is not to say that there is none
 		return err
 	}
 	for pid, deadline := 0, time.Now().Add(masterWait); ; {
@@ -198,7 +198,7 @@ func (m *master) run(ctx context.Context) (err error) {
 	if m.state, err = m.app.state(); err != nil {
 		return err
 	}
-	if err := checkStateDir(m.state); err != nil {
+	if err := checkStateDir(m.state, m.app.stderr); err != nil {
 		return err
 	}
 	_ = os.Setenv("STINT_STATE_DIR", m.state) // for commands inside of runs, however it was named here
