@@ -94,8 +94,7 @@ func (a *Attempts) AgentFor(st *fold.State, t *state.Task, defaultAgent string) 
 	if t.Agent != "" || !task.IsNamedLane(t.SessionKey) {
 		return cmp.Or(t.Agent, defaultAgent)
 	}
-	last, _ := st.LastUsed(t.SessionKey, slices.Sorted(maps.Keys(a.tasks.Config.Agents)))
-	return cmp.Or(last, defaultAgent)
+	return cmp.Or(st.SessionAgent(t.SessionKey, slices.Sorted(maps.Keys(a.tasks.Config.Agents))), defaultAgent)
 }
 
 // InWayOf reports whether a run uses what next needs: its task, its lane, its session or its checkout.

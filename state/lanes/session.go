@@ -312,16 +312,24 @@ func (s *Queues) LaneAgent(key string, agents []string) (agent, account string) 
 			return agent, s.Whole(last).Account
 		}
 	}
-	return s.LastUsed(key, agents)
+	return s.lastUsed(key, agents, false)
 }
 
-// LastUsed returns the one of agents, and its account, whose session with that key was used last; "" if there is none.
-func (s *Queues) LastUsed(key string, agents []string) (last, account string) {
+// SessionAgent returns the one of agents that a task goes on with which is the next to start in the lane of
+// that key: that of the session that was used last. One that no agent has begun counts only where there is no
+// other: it may be that of a task further behind.
+func (s *Queues) SessionAgent(key string, agents []string) string {
+	begun, _ := s.lastUsed(key, agents, true)
+	any, _ := s.lastUsed(key, agents, false)
+	return cmp.Or(begun, any)
+}
+
+func (s *Queues) lastUsed(key string, agents []string, begun bool) (last, account string) {
 	var at time.Time
 	for _, agent := range agents {
 		for _, name := range slices.Sorted(maps.Keys(s.accounts)) {
 			x := s.current(place{key, agent, name})
-			if x != nil && !x.UpdatedAt.Before(at) {
+			if x != nil && !x.UpdatedAt.Before(at) && (x.native != "" || !begun) {
 				last, account, at = agent, name, x.UpdatedAt
 			}
 		}
