@@ -210,6 +210,10 @@ func TestParseSample(t *testing.T) {
 	if got, err := parseSample(sampled); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
+	huge, err := parseSample(strings.NewReplacer("0.42", "1e-320", "83886080", "9e14", "20971520", "9e14", "8388608", "9e14", "6291456", "0").Replace(sampled))
+	if err != nil || huge.Load != 0 || huge.MemUsed != math.MaxInt32 || huge.MemTotal != math.MaxInt32 || huge.DiskUsed > math.MaxFloat32 {
+		t.Errorf("%+v, %v", huge, err)
+	}
 	for _, bad := range []string{"", sampled[:100], strings.Replace(sampled, "0.42", "x", 1), strings.Replace(sampled, "8388608", "NaN", 1), strings.Replace(sampled, "20971520", "1e999", 1), sampled + "more\n"} {
 		if got, err := parseSample(bad); err == nil {
 			t.Errorf("%q is %+v", bad, got)
