@@ -221,7 +221,7 @@ var Usual = map[string]string{
 
 // Jobs returns what schedules run, by name. Each says in one sentence what it has done.
 func (f *Fleet) Jobs() map[string]func(context.Context) (string, error) {
-	list := map[string]func(context.Context) (string, error){
+	return map[string]func(context.Context) (string, error){
 		"health_check": f.checkAll, "token_usage_sync": f.syncUsage, "server_metrics": f.sampleAll, "config_sync": f.syncAll,
 		"auto_recovery": f.recoverAll, "key_balance_alert": f.checkBalances, "idle_instance_mark": f.markIdle, "db_backup": f.backUp,
 		"pending_task_retry": func(ctx context.Context) (string, error) {
@@ -230,7 +230,6 @@ func (f *Fleet) Jobs() map[string]func(context.Context) (string, error) {
 			return fmt.Sprintf("queued %d again", n), err
 		},
 	}
-	return list
 }
 
 // instance returns the configured instance with that id.
