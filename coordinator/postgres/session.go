@@ -141,9 +141,6 @@ func (s *session) beat(ctx context.Context) error {
 	return err
 }
 
-// late is how long after its time a row may be there.
-const late = time.Minute
-
 // putFigures brings the tables of operations up to date. Their rows have no records in the journal: they are those that the
 // source has from shortly before the newest row on, as values whose JSON has the names of the columns. It returns what is
 // wrong with a table; to the others, and to tasks, that is nothing.
@@ -158,7 +155,7 @@ func (s *session) putFigures(ctx context.Context) (warning string) {
 		var rows []any
 		err := s.db.QueryRow(ctx, "SELECT coalesce(max("+t.changed+"), '1970-01-01') FROM "+t.name+" WHERE host = $1 AND "+t.changed+" <= now()", s.o.Host).Scan(&newest)
 		if err == nil {
-			rows, err = s.o.Figures(t.name, newest.Add(-late))
+			rows, err = s.o.Figures(t.name, newest.Add(-time.Minute)) // a row may come after newer ones
 		}
 		text, wrong := json.Marshal(rows)
 		safe := strings.ReplaceAll(s.o.Redact.String(string(text)), `\u0000`, `\ufffd`) // jsonb has no NUL
