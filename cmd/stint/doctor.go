@@ -448,7 +448,7 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string, seq 
 	}
 	list = append(list, warnIf(p.Warning != "", "postgres", p.Warning, "")...)
 	if h, err := a.health(ctx); err == nil { // else the finding about the master says why
-		list = append(list, examineMirror(&h, ours)...)
+		list = append(list, examineMirror(&h, ours, p.Warning)...)
 	}
 	return list
 }
@@ -471,7 +471,7 @@ func describeMirror(p *postgres.Position, seq uint64) string {
 }
 
 // examineMirror looks at what a master says of the mirror, apart from what we have met ourselves.
-func examineMirror(h *task.Health, ours string) (list []finding) {
+func examineMirror(h *task.Health, ours, warned string) (list []finding) {
 	m := h.Postgres
 	switch {
 	case m == nil:
@@ -481,5 +481,6 @@ func examineMirror(h *task.Health, ours string) (list []finding) {
 	case m.State != task.MirrorFailing && m.LastError != "":
 		list = append(list, finding{"postgres", healthOK, "the master's last failure, " + ago(time.Since(m.ErrorAt)) + " ago: " + oneLine(m.LastError), ""})
 	}
+	list = append(list, warnIf(m.Warning != "" && m.Warning != warned, "postgres", m.Warning, "")...)
 	return append(list, warnIf(len(m.Skipped) > 0, "postgres", "the database did not take "+oneLine(strings.Join(m.Skipped, "; ")), "")...)
 }

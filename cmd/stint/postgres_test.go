@@ -229,7 +229,7 @@ func TestExamineMirror(t *testing.T) {
 		{"it has failed", &task.MirrorStatus{State: task.MirrorFollowing, LastError: "gone", ErrorAt: time.Now().Add(-time.Hour)}, "", []string{"ok the master's last failure, 1h00m ago: gone"}},
 		{"some are not in it", &task.MirrorStatus{State: task.MirrorFollowing, Skipped: []string{"a: x", "b: y"}}, "", []string{"warning the database did not take a: x; b: y"}},
 	} {
-		got := examineMirror(&task.Health{PID: 7, Postgres: c.status}, c.ours)
+		got := examineMirror(&task.Health{PID: 7, Postgres: c.status}, c.ours, "")
 		if len(got) != len(c.want) {
 			t.Errorf("%s: %+v", c.name, got)
 			continue
