@@ -238,4 +238,15 @@ func TestBackupOfADatabase(t *testing.T) {
 	if got := names(t, w.opts.Backup.Dir); !slices.Equal(got, []string{"2026-11-29T120000Z"}) || sql(name, left) != "0" {
 		t.Errorf("%q", got)
 	}
+
+	w.opts.Backup.Database = func(other string) (string, []string, error) {
+		if other != "" && sql(name, "SELECT count(*) FROM pg_database WHERE datname = '"+other+"'") == "0" {
+			sql(name, "CREATE DATABASE "+other) // as a crash leaves it
+		}
+		return database(other)
+	}
+	w.well("db_backup", filepath.Join(w.opts.Backup.Dir, "2026-11-29T130000Z")+", verified by restoring")
+	if sql(name, left) != "0" {
+		t.Error("what a crash has left is still there")
+	}
 }
