@@ -164,13 +164,13 @@ func (f *Fleet) MetricsSince(since time.Time) (list []task.ServerMetric, err err
 	return list, err
 }
 
-// Usage returns the days of an instance, or of all (""), for which there are figures, the oldest first.
-func (f *Fleet) Usage(instance string) (list []task.UsageDay, err error) {
+// Usage returns the days of an instance, or of all (""), for which there are figures, from a date on, the oldest first.
+func (f *Fleet) Usage(instance, from string) (list []task.UsageDay, err error) {
 	err = newest(f, usageName, func(u *task.UsageDay) bool {
-		if instance == "" || u.Instance == instance {
+		if u.Date >= from && (instance == "" || u.Instance == instance) {
 			list = append(list, *u)
 		}
-		return true
+		return u.Date >= from
 	})
 	slices.Reverse(list)
 	return list, err
@@ -252,7 +252,7 @@ func (f *Fleet) syncUsage(ctx context.Context) (string, error) {
 func (f *Fleet) keepUsage(read map[string]task.UsageDay) (changed int, err error) {
 	f.files.Lock()
 	defer f.files.Unlock()
-	list, err := f.Usage("")
+	list, err := f.Usage("", "")
 	if err != nil {
 		return 0, err
 	}

@@ -99,7 +99,7 @@ func TestUsage(t *testing.T) {
 	l.change(func() { l.spend["ka"] = 3 })
 	w.pass(24 * time.Hour)
 	w.well("token_usage_sync", "read 2 instances, 3 days have changed") // yesterday of one, and today
-	list, err := w.Usage("a")
+	list, err := w.Usage("a", "")
 	must(t, err)
 	var got []string
 	for _, u := range list {
@@ -109,6 +109,9 @@ func TestUsage(t *testing.T) {
 		t.Errorf("%q, not %q", got, want)
 	}
 
+	if list, err := w.Usage("", "2026-11-30"); err != nil || len(list) != 2 {
+		t.Errorf("%+v, %v", list, err)
+	}
 	was, _ := os.ReadFile(filepath.Join(w.dir, usageName)) // it was read above
 	for answer, want := range map[string]string{
 		`{"results": [{"date": "2026-`: "GET /user/daily/activity cannot be read: unexpected end", `{"results": [{"date": "today", "metrics": {}}]}`: "a day without a date",
@@ -119,7 +122,7 @@ func TestUsage(t *testing.T) {
 	}
 	l.change(func() { l.answer, l.spend = "", map[string]float64{"kb": 9} }) // that of the other is gone
 	w.fails("token_usage_sync", "1 of 2 failed: a: LiteLLM answered 404 to GET /user/daily/activity")
-	if b, err := w.Usage("b"); err != nil || b[len(b)-1].Cost != 9 {
+	if b, err := w.Usage("b", ""); err != nil || b[len(b)-1].Cost != 9 {
 		t.Errorf("%+v, %v", b, err)
 	}
 	l.says(500, secret)
