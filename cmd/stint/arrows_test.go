@@ -318,7 +318,7 @@ var (
 	funcName    = regexp.MustCompile(`^(?:\([^)]*\) )?(\w+)`)
 	skips       = regexp.MustCompile(`[.]Skip(f|Now)?[(]`)
 	skipLine    = regexp.MustCompile(`(?m)^(\[.*\] *)?skip\b.*`)
-	skipByInCI  = regexp.MustCompile(`^\[!(root|curl|mount|fuse)\] skip `)
+	skipByInCI  = regexp.MustCompile(`^\[!(root|curl|mount|fuse|sshd)\] skip `)
 )
 
 // TestOpens: whoever opens a file by its name with package os is on the list. What lies

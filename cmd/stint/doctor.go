@@ -405,19 +405,20 @@ func (a *app) examinePostgres(ctx context.Context, cfg *Config, dir string) (lis
 	}
 	list = append(list, warnIf(p.Warning != "", "postgres", p.Warning, "")...)
 	if h, err := a.health(ctx); err == nil { // else the finding about the master says why
-		list = append(list, examineMirror(&h, ours)...)
+		list = append(list, examineMirror(&h, ours, p.Warning)...)
 	}
 	return list
 }
 
 // examineMirror looks at what a master says of the mirror, apart from what we have met ourselves.
-func examineMirror(h *task.Health, ours string) []finding {
+func examineMirror(h *task.Health, ours, warned string) []finding {
 	m := h.Postgres
 	if m == nil {
 		return []finding{{"postgres", healthWarn, fmt.Sprintf("the master (pid %d) keeps no mirror: it was started with another configuration", h.PID), restart(h.Background)}}
 	}
 	return slices.Concat(
 		warnIf(m.State == task.MirrorFailing && m.LastError != ours, "postgres", fmt.Sprintf("the master (pid %d) cannot use the database: %s", h.PID, oneLine(m.LastError)), restart(h.Background)),
+		warnIf(m.Warning != "" && m.Warning != warned, "postgres", m.Warning, ""),
 		warnIf(len(m.Skipped) > 0, "postgres", "the database did not take "+oneLine(strings.Join(m.Skipped, "; ")), ""),
 	)
 }

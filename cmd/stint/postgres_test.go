@@ -206,7 +206,7 @@ func TestExamineMirror(t *testing.T) {
 		{"it keeps none", nil, "", []string{"warning the master (pid 7) keeps no mirror"}},
 		{"some are not in it", &task.MirrorStatus{State: task.MirrorFollowing, Skipped: []string{"a: x", "b: y"}}, "", []string{"warning the database did not take a: x; b: y"}},
 	} {
-		got := examineMirror(&task.Health{PID: 7, Postgres: c.status}, c.ours)
+		got := examineMirror(&task.Health{PID: 7, Postgres: c.status}, c.ours, "")
 		if len(got) != len(c.want) {
 			t.Errorf("%s: %+v", c.name, got)
 			continue

@@ -116,8 +116,8 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// scriptCondition knows [root], [curl]: whether curl and jq are here, [mount]: whether this
-// process may mount, [fuse]: whether it may do so with bindfs, and [strangers]: whether
+// scriptCondition knows [root], [curl]: whether curl and jq are here, [sshd]: whether OpenSSH's server is, [mount]:
+// whether this process may mount, [fuse]: whether it may do so with bindfs, and [strangers]: whether
 // STINT_TEST_STRANGERS asks for all of them.
 func scriptCondition(name string) (bool, error) {
 	switch name {
@@ -127,6 +127,9 @@ func scriptCondition(name string) (bool, error) {
 		_, curl := exec.LookPath("curl")
 		_, jq := exec.LookPath("jq")
 		return inCI(name, curl == nil && jq == nil)
+	case "sshd":
+		_, err := exec.LookPath("/usr/sbin/sshd")
+		return inCI(name, err == nil)
 	case "root":
 		return inCI(name, os.Geteuid() == 0)
 	case "mount":

@@ -440,10 +440,10 @@ func masterState(ctx context.Context, socket string) ([]byte, error) {
 	return text, errors.Join(err, resp.Body.Close())
 }
 
-// cmdListen: listen VAR FILE puts the URL of a server into a variable. It appends method, path, some headers
-// and body of each request to a file, a line each, and answers 200, or the number that the path ends with.
+// cmdListen: listen VAR FILE [DIR] puts the URL of a server into a variable. It appends method, path, some headers
+// and body of each request to a file, a line each, and answers 200 with the file of DIR that the path names, or the number that the path ends with.
 func cmdListen(ts *testscript.TestScript, neg bool, args []string) {
-	need(ts, neg, args, 2, 2, "listen VAR FILE")
+	need(ts, neg, args, 2, 3, "listen VAR FILE [DIR]")
 	var mu sync.Mutex
 	log, err := os.Create(ts.MkAbs(args[1]))
 	ts.Check(err)
@@ -455,6 +455,8 @@ func cmdListen(ts *testscript.TestScript, neg bool, args []string) {
 		if code, err := strconv.Atoi(path.Base(r.URL.Path)); err == nil {
 			w.Header().Set("Location", "/elsewhere")
 			w.WriteHeader(code)
+		} else if len(args) == 3 {
+			http.ServeFileFS(w, r, os.DirFS(ts.MkAbs(args[2])), strings.TrimPrefix(r.URL.Path, "/"))
 		}
 	}))
 	ts.Setenv(args[0], s.URL)

@@ -479,8 +479,7 @@ func operations(instances *fleet.Fleet, schedules *schedule.Runner, room *due.Ro
 			list, err := instances.MetricsSince(since)
 			return mapped(list, func(m *task.ServerMetric) any { return m }), err
 		}
-		list, err := instances.Usage("")
-		list = slices.DeleteFunc(list, func(u task.UsageDay) bool { return u.UpdatedAt.Before(since) })
+		list, err := instances.Usage("", since.UTC().AddDate(0, 0, -1).Format(time.DateOnly)) // what changes is of today or yesterday
 		return mapped(list, func(u *task.UsageDay) any { return u }), err
 	}
 }

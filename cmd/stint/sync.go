@@ -297,6 +297,7 @@ func (s *mirrorStatus) String() string {
 	if m.LastError != "" {
 		d.line("last error", fmt.Sprintf("%s (%s)", m.LastError, localTime(m.ErrorAt)))
 	}
+	d.line("warning", m.Warning)
 	for _, skipped := range m.Skipped {
 		d.line("skipped", skipped)
 	}

@@ -151,7 +151,7 @@ func (fakeFleet) Metrics(server string, most int) ([]task.ServerMetric, error) {
 	return make([]task.ServerMetric, most), nil
 }
 
-func (fakeFleet) Usage(instance string) ([]task.UsageDay, error) {
+func (fakeFleet) Usage(instance, _ string) ([]task.UsageDay, error) {
 	return []task.UsageDay{{Instance: instance}}, nil
 }
 

@@ -22,8 +22,8 @@ type Fleet interface {
 	Servers() ([]task.Server, error)
 	// Metrics returns the newest samples of a server, the oldest of them first.
 	Metrics(server string, most int) ([]task.ServerMetric, error)
-	// Usage returns the days of an instance; "": of all.
-	Usage(instance string) ([]task.UsageDay, error)
+	// Usage returns the days of an instance ("": of all) from a date on.
+	Usage(instance, from string) ([]task.UsageDay, error)
 }
 
 type (
@@ -121,7 +121,7 @@ func (s *Server) fleetRoutes() {
 		return wire.MetricsBody{Metrics: notNull(list)}, err
 	})
 	answers(s, op(http.MethodGet, adminPath+"usage-daily", "admin-usage-daily", "List what instances have used, day by day", "The oldest day first."), func(_ context.Context, in *usageDailyInput) (wire.UsageDailyBody, error) {
-		list, err := s.rooms.Fleet.Usage(in.ID)
+		list, err := s.rooms.Fleet.Usage(in.ID, "")
 		return wire.UsageDailyBody{Days: notNull(list)}, err
 	})
 }

@@ -18,7 +18,7 @@ import (
 // Backup is where backups go, and how they are made.
 type Backup struct {
 	Dir    string                                      // has a directory for each
-	Keep   time.Duration                               // for how long
+	Keep   time.Duration                               // for how long; 0: for ever
 	Verify func(ctx context.Context, dir string) error // reads a state directory as a master would
 	// Database returns the URL of the database, or of another one beside it, without a password, and the environment that
 	// completes it, for PostgreSQL's programs; nil: there is none.
@@ -38,26 +38,29 @@ var notBackedUp = []string{"token", "lock", "heartbeat.json", "runs", "master.lo
 
 // backUp is the job db_backup. A backup counts once it was restored, and until then has no name of its own.
 func (f *Fleet) backUp(ctx context.Context) (detail string, err error) {
+	defer f.alone("db_backup")() // two schedules may have it
 	b, now := &f.opts.Backup, f.opts.Now().UTC()
-	if rel, err := filepath.Rel(f.opts.Dir, b.Dir); err == nil && filepath.IsLocal(rel) && (rel == "." || filepath.Dir(rel) != ".") {
-		return "", fmt.Errorf("a backup would have those before it: let fleet.backup_dir be outside %s, or directly below it", f.opts.Dir)
-	}
 	partial, dir := filepath.Join(b.Dir, partialName), filepath.Join(b.Dir, now.Format(backupTime))
-	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, durable.DirMode)); err != nil {
+	whole, restored := filepath.Join(partial, "whole"), filepath.Join(partial, "restored")
+	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(whole, durable.DirMode), os.MkdirAll(restored, durable.DirMode)); err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(partial)) }() // what was not whole, or what it was restored to
-	whole := filepath.Join(partial, "whole")
-	if err := os.Mkdir(whole, durable.DirMode); err != nil {
+	state, err := filepath.EvalSymlinks(f.opts.Dir)
+	place, wrong := filepath.EvalSymlinks(b.Dir)
+	if err = cmp.Or(err, wrong); err != nil {
 		return "", err
+	}
+	inside, err := filepath.Rel(state, place)
+	if err == nil && filepath.IsLocal(inside) && (inside == "." || filepath.Dir(inside) != ".") {
+		return "", fmt.Errorf("a backup would have those before it: let fleet.backup_dir be outside %s, or directly below it", f.opts.Dir)
 	}
 	if b.Database != nil {
 		if err := b.dump(ctx, filepath.Join(whole, dumpName)); err != nil {
 			return "", fmt.Errorf("the database was not backed up: %w", err)
 		}
 	}
-	archive, restored := filepath.Join(whole, stateName), filepath.Join(partial, "restored")
-	if err = f.pack(ctx, archive, restored); err == nil {
+	if err = f.pack(ctx, filepath.Join(whole, stateName), restored, inside); err == nil {
 		err = b.Verify(ctx, restored)
 	}
 	if err != nil {
@@ -73,7 +76,7 @@ func (f *Fleet) backUp(ctx context.Context) (detail string, err error) {
 func (f *Fleet) dropOld(now time.Time) (err error) {
 	entries, err := os.ReadDir(f.opts.Backup.Dir)
 	for _, e := range entries {
-		if at, wrong := time.Parse(backupTime, e.Name()); wrong == nil && now.Sub(at) >= f.opts.Backup.Keep {
+		if at, wrong := time.Parse(backupTime, e.Name()); wrong == nil && f.opts.Backup.Keep > 0 && now.Sub(at) >= f.opts.Backup.Keep {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(f.opts.Backup.Dir, e.Name())))
 		}
 	}
@@ -82,7 +85,8 @@ func (f *Fleet) dropOld(now time.Time) (err error) {
 
 // dump writes a dump of the database, and restores it into another one, which it removes.
 func (b *Backup) dump(ctx context.Context, file string) (err error) {
-	other := fmt.Sprintf("stint_restore_%d", os.Getpid())
+	machine, _ := os.Hostname()
+	other := "stint_restore_" + sumOf([]byte(machine + b.Dir))[:16] // what a crash has left there is of no other machine
 	from, env, err := b.Database("")
 	to, _, wrong := b.Database(other)
 	if err = cmp.Or(err, wrong); err != nil {
@@ -122,16 +126,16 @@ func run(ctx context.Context, env []string, program string, args ...string) erro
 	return nil
 }
 
-// pack writes the state directory as an archive of tar(1), and restores it into a new directory. tasks.md comes first: the
-// journal is its superset then, as after a crash.
-func (f *Fleet) pack(ctx context.Context, file, restored string) error {
+// pack writes the state directory, but for what is named without, as an archive of tar(1), and restores it into an empty
+// directory. tasks.md comes first: the journal is its superset then, as after a crash.
+func (f *Fleet) pack(ctx context.Context, file, restored, without string) error {
 	entries, err := os.ReadDir(f.opts.Dir)
 	if err != nil {
 		return err
 	}
 	args := []string{"-czf", file, "-C", f.opts.Dir, "./tasks.md", "./jobs.md"}
 	for _, e := range entries {
-		isLeftOut := slices.Contains(notBackedUp, e.Name()) || durable.IsTemp(e.Name()) || filepath.Join(f.opts.Dir, e.Name()) == f.opts.Backup.Dir
+		isLeftOut := slices.Contains(notBackedUp, e.Name()) || durable.IsTemp(e.Name()) || e.Name() == without
 		if name := "./" + e.Name(); !isLeftOut && !slices.Contains(args, name) && (e.IsDir() || e.Type().IsRegular()) {
 			args = append(args, name)
 		}
@@ -143,9 +147,6 @@ func (f *Fleet) pack(ctx context.Context, file, restored string) error {
 		}
 		return err
 	})
-	if err == nil {
-		err = os.Mkdir(restored, durable.DirMode)
-	}
 	if err == nil {
 		err = run(ctx, nil, "tar", "-xzf", file, "-C", restored)
 	}

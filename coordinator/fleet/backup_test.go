@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,6 +88,62 @@ func TestBackup(t *testing.T) {
 	w.fails("db_backup", "file exists") // never in place of another
 	if got := names(t, dir); len(got) != 3 {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestBackupPlaces: no way of writing the place of backups lets one have those before it, none is removed as it is made, and
+// two at one time are two.
+func TestBackupPlaces(t *testing.T) {
+	t.Parallel()
+	w := newBackups(t, "")
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(w.dir, link))
+	w.opts.Backup.Keep = 0
+	for _, dir := range []string{"/backups/", "/sessions/../backups", "/./backups", "//backups"} {
+		for _, root := range []string{w.dir, link} {
+			w.opts.Backup.Dir = root + dir
+			w.pass(time.Second)
+			w.well("db_backup", filepath.Join(root, "backups", w.clock().Format(backupTime))+", verified by restoring")
+		}
+	}
+	list := names(t, filepath.Join(w.dir, "backups"))
+	for _, name := range list {
+		out, err := exec.Command("tar", "-tzf", filepath.Join(w.dir, "backups", name, stateName)).Output()
+		if must(t, err); strings.Contains(string(out), "backups") || !strings.Contains(string(out), "jobs.md") {
+			t.Errorf("%s has %s", name, out)
+		}
+	}
+	if len(list) != 8 {
+		t.Errorf("%q", list)
+	}
+	for _, bad := range []string{link, link + "/", link + "/sessions/b", w.dir + "/."} {
+		w.opts.Backup.Dir = bad
+		w.fails("db_backup", "a backup would have those before it")
+	}
+	for bad, want := range map[string]string{w.dir + "/format": "not a directory", "/proc/none": "/proc/none: no such file or directory"} {
+		w.opts.Backup.Dir = bad
+		w.fails("db_backup", want)
+	}
+
+	w.opts.Backup.Dir = filepath.Join(w.dir, "backups")
+	w.pass(time.Second)
+	verify := w.opts.Backup.Verify
+	w.opts.Backup.Verify = func(ctx context.Context, dir string) error {
+		w.pass(time.Second)
+		time.Sleep(10 * time.Millisecond) // the other one could spoil it
+		return verify(ctx, dir)
+	}
+	var work sync.WaitGroup
+	for range 4 {
+		work.Go(func() {
+			if _, err := w.job("db_backup"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	if list := names(t, w.opts.Backup.Dir); len(list) != 12 {
+		t.Errorf("%q", list)
 	}
 }
 
@@ -180,5 +237,16 @@ func TestBackupOfADatabase(t *testing.T) {
 	}
 	if got := names(t, w.opts.Backup.Dir); !slices.Equal(got, []string{"2026-11-29T120000Z"}) || sql(name, left) != "0" {
 		t.Errorf("%q", got)
+	}
+
+	w.opts.Backup.Database = func(other string) (string, []string, error) {
+		if other != "" && sql(name, "SELECT count(*) FROM pg_database WHERE datname = '"+other+"'") == "0" {
+			sql(name, "CREATE DATABASE "+other) // as a crash leaves it
+		}
+		return database(other)
+	}
+	w.well("db_backup", filepath.Join(w.opts.Backup.Dir, "2026-11-29T130000Z")+", verified by restoring")
+	if sql(name, left) != "0" {
+		t.Error("what a crash has left is still there")
 	}
 }

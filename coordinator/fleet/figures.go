@@ -53,16 +53,13 @@ func (f *Fleet) sampleAll(ctx context.Context) (string, error) {
 	}
 	err := f.each(ctx, list, 1, func(ctx context.Context, s *Instance) error {
 		out, err := f.remote(ctx, s.ID, sample, "", nil)
-		if err != nil {
+		m, wrong := parseSample(string(out))
+		if err = cmp.Or(err, wrong); err != nil {
 			return err
 		}
-		m, err := parseSample(string(out))
-		if err != nil {
-			return err
-		}
-		m.Server, m.SampledAt = s.ID, f.opts.Now().UTC().Truncate(time.Millisecond)
 		f.files.Lock()
 		defer f.files.Unlock()
+		m.Server, m.SampledAt = s.ID, f.opts.Now().UTC().Truncate(time.Millisecond) // in the order of the file
 		return durable.AppendLine(durable.OS, filepath.Join(f.opts.Dir, metricsName), m, false)
 	})
 	return fmt.Sprintf("sampled %d", len(f.opts.Servers)), errors.Join(err, f.forget())
@@ -117,9 +114,9 @@ func parseSample(text string) (m task.ServerMetric, err error) {
 	if total > 0 {
 		m.CPU = math.Round(1000*min(max(0, total-idle)/total, 1)) / 10 // that of waiting can go back
 	}
-	const kPerM, kPerG = 1 << 10, 1 << 20
-	m.Load, m.MemTotal, m.MemUsed = number(0, 0), int(number(3, 1)/kPerM), int(max(0, number(3, 1)-number(4, 1))/kPerM)
-	m.DiskTotal, m.DiskUsed = math.Round(100*number(5, 1)/kPerG)/100, math.Round(100*number(5, 2)/kPerG)/100
+	const kPerM, kPerG, most = 1 << 10, 1 << 20, math.MaxInt32 // as the table has them
+	m.MemTotal, m.MemUsed = int(min(most, number(3, 1)/kPerM)), int(min(most, max(0, number(3, 1)-number(4, 1))/kPerM))
+	m.Load, m.DiskTotal, m.DiskUsed = math.Round(100*number(0, 0))/100, math.Round(100*number(5, 1)/kPerG)/100, math.Round(100*number(5, 2)/kPerG)/100
 	return m, err
 }
 
@@ -166,13 +163,13 @@ func (f *Fleet) MetricsSince(since time.Time) (list []task.ServerMetric, err err
 	return list, err
 }
 
-// Usage returns the days of an instance, or of all (""), for which there are figures, the oldest first.
-func (f *Fleet) Usage(instance string) (list []task.UsageDay, err error) {
+// Usage returns the days of an instance, or of all (""), for which there are figures, from a date on, the oldest first.
+func (f *Fleet) Usage(instance, from string) (list []task.UsageDay, err error) {
 	err = newest(f, usageName, func(u *task.UsageDay) bool {
-		if instance == "" || u.Instance == instance {
+		if u.Date >= from && (instance == "" || u.Instance == instance) {
 			list = append(list, *u)
 		}
-		return true
+		return u.Date >= from
 	})
 	slices.Reverse(list)
 	return list, err
@@ -186,11 +183,8 @@ func (f *Fleet) withKey() []*Instance {
 // ask makes a request about the virtual key of an instance to LiteLLM, which knows it by its SHA-256, and reads the answer.
 func (f *Fleet) ask(ctx context.Context, in *Instance, path, param string, query url.Values, answer any) error {
 	key, err := f.opts.Secret(in.KeyRef)
-	if err != nil {
-		return err
-	}
-	admin, err := f.opts.Secret(f.opts.LiteLLM.KeyRef)
-	if err != nil {
+	admin, wrong := f.opts.Secret(f.opts.LiteLLM.KeyRef)
+	if err = cmp.Or(err, wrong); err != nil {
 		return err
 	}
 	query.Set(param, fmt.Sprintf("%x", sha256.Sum256([]byte(key))))
@@ -216,6 +210,7 @@ func (f *Fleet) ask(ctx context.Context, in *Instance, path, param string, query
 // complete after its end, and what is read twice counts once.
 func (f *Fleet) syncUsage(ctx context.Context) (string, error) {
 	now := f.opts.Now().UTC()
+	yesterday, today := now.AddDate(0, 0, -1).Format(time.DateOnly), now.Format(time.DateOnly)
 	list, read := f.withKey(), map[string]task.UsageDay{}
 	var mu sync.Mutex // guards read
 	err := f.each(ctx, list, mostHTTP, func(ctx context.Context, in *Instance) error {
@@ -230,7 +225,7 @@ func (f *Fleet) syncUsage(ctx context.Context) (string, error) {
 				} `json:"metrics"`
 			} `json:"results"`
 		}
-		query := url.Values{"start_date": {now.AddDate(0, 0, -1).Format(time.DateOnly)}, "end_date": {now.Format(time.DateOnly)}, "page_size": {"1000"}}
+		query := url.Values{"start_date": {yesterday}, "end_date": {today}, "page_size": {"1000"}}
 		if err := f.ask(ctx, in, "/user/daily/activity", "api_key", query, &answer); err != nil {
 			return err
 		}
@@ -240,10 +235,11 @@ func (f *Fleet) syncUsage(ctx context.Context) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, r := range answer.Results {
-			if _, err := time.Parse(time.DateOnly, r.Date); err != nil || r.Metrics == nil {
-				return fmt.Errorf("LiteLLM's answer to GET /user/daily/activity has a day without a date or without figures")
+			m := r.Metrics
+			if r.Date != yesterday && r.Date != today || m == nil || m.Requests < 0 || m.Requests > math.MaxInt32 || m.Tokens < 0 || !(m.Spend >= 0 && m.Spend < 9999.9999995) { // as the table has them
+				return errors.New("LiteLLM's answer to GET /user/daily/activity has a day without a date that was asked for, or without figures that can be")
 			}
-			read[in.ID+" "+r.Date] = task.UsageDay{Instance: in.ID, Date: r.Date, Requests: r.Metrics.Requests, Tokens: r.Metrics.Tokens, Cost: math.Round(1e6*r.Metrics.Spend) / 1e6, UpdatedAt: now.Truncate(time.Millisecond)}
+			read[in.ID+" "+r.Date] = task.UsageDay{Instance: in.ID, Date: r.Date, Requests: m.Requests, Tokens: m.Tokens, Cost: math.Round(1e6*m.Spend) / 1e6, UpdatedAt: now.Truncate(time.Millisecond)}
 		}
 		return nil
 	})
@@ -255,7 +251,7 @@ func (f *Fleet) syncUsage(ctx context.Context) (string, error) {
 func (f *Fleet) keepUsage(read map[string]task.UsageDay) (changed int, err error) {
 	f.files.Lock()
 	defer f.files.Unlock()
-	list, err := f.Usage("")
+	list, err := f.Usage("", "")
 	if err != nil {
 		return 0, err
 	}

@@ -99,7 +99,7 @@ func TestUsage(t *testing.T) {
 	l.change(func() { l.spend["ka"] = 3 })
 	w.pass(24 * time.Hour)
 	w.well("token_usage_sync", "read 2 instances, 3 days have changed") // yesterday of one, and today
-	list, err := w.Usage("a")
+	list, err := w.Usage("a", "")
 	must(t, err)
 	var got []string
 	for _, u := range list {
@@ -109,6 +109,9 @@ func TestUsage(t *testing.T) {
 		t.Errorf("%q, not %q", got, want)
 	}
 
+	if list, err := w.Usage("", "2026-11-30"); err != nil || len(list) != 2 {
+		t.Errorf("%+v, %v", list, err)
+	}
 	was, _ := os.ReadFile(filepath.Join(w.dir, usageName)) // it was read above
 	for answer, want := range map[string]string{
 		`{"results": [{"date": "2026-`: "GET /user/daily/activity cannot be read: unexpected end", `{"results": [{"date": "today", "metrics": {}}]}`: "a day without a date",
@@ -119,7 +122,7 @@ func TestUsage(t *testing.T) {
 	}
 	l.change(func() { l.answer, l.spend = "", map[string]float64{"kb": 9} }) // that of the other is gone
 	w.fails("token_usage_sync", "1 of 2 failed: a: LiteLLM answered 404 to GET /user/daily/activity")
-	if b, err := w.Usage("b"); err != nil || b[len(b)-1].Cost != 9 {
+	if b, err := w.Usage("b", ""); err != nil || b[len(b)-1].Cost != 9 {
 		t.Errorf("%+v, %v", b, err)
 	}
 	l.says(500, secret)
@@ -209,6 +212,10 @@ func TestParseSample(t *testing.T) {
 	want := task.ServerMetric{CPU: 33.3, MemUsed: 2048, MemTotal: 8192, DiskUsed: 20, DiskTotal: 80, Load: 0.42}
 	if got, err := parseSample(sampled); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
+	}
+	huge, err := parseSample(strings.NewReplacer("0.42", "1e-320", "83886080", "9e14", "20971520", "9e14", "8388608", "9e14", "6291456", "0").Replace(sampled))
+	if err != nil || huge.Load != 0 || huge.MemUsed != math.MaxInt32 || huge.MemTotal != math.MaxInt32 || huge.DiskUsed > math.MaxFloat32 {
+		t.Errorf("%+v, %v", huge, err)
 	}
 	for _, bad := range []string{"", sampled[:100], strings.Replace(sampled, "0.42", "x", 1), strings.Replace(sampled, "8388608", "NaN", 1), strings.Replace(sampled, "20971520", "1e999", 1), sampled + "more\n"} {
 		if got, err := parseSample(bad); err == nil {

@@ -88,3 +88,60 @@ func TestMasterKilled(t *testing.T) {
 		t.Errorf("%+v", w.due.Where(func(*jobs.Job) bool { return true }))
 	}
 }
+
+// TestHostileLiteLLM: figures that cannot be are not kept, and keep nobody else's from being; nor is what was not asked for.
+func TestHostileLiteLLM(t *testing.T) {
+	t.Parallel()
+	w, l := newKeys(t)
+	w.well("token_usage_sync", "read 2 instances, 4 days have changed")
+	was, err := os.ReadFile(filepath.Join(w.dir, usageName))
+	must(t, err)
+	day := func(date, metrics string) string {
+		return `{"date": "` + date + `", "metrics": {` + metrics + `}}`
+	}
+	const much = `"spend": 1, "total_tokens": 1, "api_requests": 1`
+	var many []string
+	for i := range 5000 {
+		many = append(many, day(start.AddDate(0, 0, -i-2).Format(time.DateOnly), much))
+	}
+	for _, days := range []string{
+		day("9999-12-31", much), day("0000-01-01", much), day("2026-11-27", much), day("2026-11-29T00:00:00Z", much), strings.Join(many, ","),
+		day("2026-11-29", `"spend": 1e308`), day("2026-11-29", `"spend": 10000`), day("2026-11-29", `"spend": 9999.9999999`), day("2026-11-29", `"spend": -0.01`),
+		day("2026-11-29", `"total_tokens": -1`), day("2026-11-29", `"api_requests": -1`), day("2026-11-29", `"api_requests": 2147483648`),
+		day("2026-11-29", `"spend": NaN`), day("2026-11-29", `"spend": 1e999`), day("2026-11-29", `"total_tokens": 9223372036854775808`), day("2026-11-29", `"api_requests": 1e30`), day("2026-11-29", `"api_requests": null`) + "]",
+		strings.Repeat(" ", 10<<20),
+	} {
+		l.change(func() { l.answer = `{"results": [` + days + `]}` })
+		if _, err := w.job("token_usage_sync"); err == nil || len(err.Error()) > 500 {
+			t.Errorf("%.100s: %.500v", days, err)
+		}
+		if now, err := os.ReadFile(filepath.Join(w.dir, usageName)); err != nil || string(now) != string(was) {
+			t.Errorf("%.100s: %v: %.1000s", days, err, now)
+		}
+	}
+	l.change(func() {
+		l.answer = `{"results": [` + day("2026-11-29", `"spend": 9999.999999, "total_tokens": 9223372036854775807, "api_requests": 2147483647`) + `]}`
+	})
+	w.well("token_usage_sync", "read 2 instances, 2 days have changed")
+	for _, info := range []string{`"spend": 1e308, "max_budget": 1e308`, `"spend": -1e308, "max_budget": 1e308`, `"spend": 0, "max_budget": 10`} {
+		l.change(func() { l.answer = `{"info": {` + info + `}}` })
+		w.well("key_balance_alert", "read 2 keys")
+	}
+	if len(w.told) > 2 || len(strings.Join(w.told, "")) > 200 {
+		t.Errorf("%q", w.told)
+	}
+}
+
+// TestHostileSamples: of a server that lies about itself nothing is kept.
+func TestHostileSamples(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	w := newWorld(t, func(o *Options) { o.Servers = []Server{{h.name, h.name}} })
+	for _, bad := range []string{"x NaN 1", "x -1 1", "x 1e15 1", "x 1"} {
+		h.write("bin/df", "#!/bin/sh\necho '"+bad+"'\n", 0o755)
+		w.fails("server_metrics", h.name+": ")
+	}
+	if list, err := w.Metrics(h.name, 10); err != nil || len(list) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -25,8 +26,10 @@ import (
 // goroutine uses it; but for o and src, which readRecords has beside it.
 type session struct {
 	writer
-	mirror   *Mirror            // is told how it goes
-	accounts []state.AccountUse // as they were written last
+	mirror   *Mirror                      // is told how it goes
+	accounts []state.AccountUse           // as they were written last
+	figures  map[string][sha256.Size]byte // the sums of the rows of operations that were written last, by table
+	skew     string                       // what is to be said of the clocks
 }
 
 // session opens a session, reads what is to be copied, and calls do. That is read when the place of the mirror is known: read
@@ -60,7 +63,7 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 	if err = schema.Ensure(ctx, db); err != nil {
 		return nil, err
 	}
-	s = &session{writer: writer{o: &m.o, db: db}, mirror: m}
+	s = &session{writer: writer{o: &m.o, db: db}, mirror: m, figures: map[string][sha256.Size]byte{}}
 	if err := s.claim(ctx); err != nil {
 		return nil, err
 	}
@@ -68,7 +71,8 @@ func (m *Mirror) open(ctx context.Context) (s *session, err error) {
 	if err == nil && m.lasts {
 		err = s.register(ctx)
 	}
-	m.connected(db.Target, server.SkewWarning(d, db.Target))
+	s.skew = server.SkewWarning(d, db.Target)
+	m.connected(db.Target, s.skew)
 	return s, err
 }
 
@@ -124,45 +128,43 @@ func (s *session) beat(ctx context.Context) error {
 		err = s.put(ctx, &batch{accounts: list})
 	}
 	if err == nil && s.o.Figures != nil {
-		err = s.putFigures(bounded)
+		s.mirror.connected(s.db.Target, cmp.Or(s.putFigures(bounded), s.skew))
 	}
 	return err
 }
 
 // putFigures brings the tables of operations up to date. Their rows have no records in the journal: they are those that the
-// source has from the time of the newest row on, as values whose JSON has the names of the columns.
-func (s *session) putFigures(ctx context.Context) error {
+// source has from shortly before the newest row on, as values whose JSON has the names of the columns. It returns what is
+// wrong with a table; to the others, and to tasks, that is nothing.
+func (s *session) putFigures(ctx context.Context) (warning string) {
 	for _, t := range []struct{ name, changed, key, columns string }{
 		{"task_queue", "updated_at", "id", "id, type, payload, status, attempts, error, created_at, updated_at"},
 		{"job_runs", "ran_at", "ran_at, job_name", "job_name, status, duration_ms, detail, ran_at"},
 		{"server_metrics", "sampled_at", "sampled_at, server_id", "server_id, cpu_pct, mem_used_mb, mem_total_mb, disk_used_gb, disk_total_gb, load_1m, sampled_at"},
 		{"usage_daily", "updated_at", "instance_id, date", "instance_id, date, requests, tokens, cost_usd, updated_at"},
 	} {
-		var newest time.Time
-		if err := s.db.QueryRow(ctx, "SELECT coalesce(max("+t.changed+"), '1970-01-01') FROM "+t.name+" WHERE host = $1", s.o.Host).Scan(&newest); err != nil {
-			return err
+		var newest time.Time // what a clock that was wrong has dated later than now does not hide what comes
+		var rows []any
+		err := s.db.QueryRow(ctx, "SELECT coalesce(max("+t.changed+"), '1970-01-01') FROM "+t.name+" WHERE host = $1 AND "+t.changed+" <= now()", s.o.Host).Scan(&newest)
+		if err == nil {
+			rows, err = s.o.Figures(t.name, newest.Add(-time.Minute)) // a row may come after newer ones
 		}
-		rows, err := s.o.Figures(t.name, newest)
-		if err != nil {
-			return err
-		}
-		if len(rows) == 0 {
-			continue
-		}
-		text, err := json.Marshal(rows)
-		if err != nil {
-			return err
-		}
+		text, wrong := json.Marshal(rows)
 		safe := strings.ReplaceAll(s.o.Redact.String(string(text)), `\u0000`, `\ufffd`) // jsonb has no NUL
-		named := "excluded." + strings.ReplaceAll(t.columns, ", ", ", excluded.")
-		_, err = s.db.Exec(ctx, "INSERT INTO "+t.name+" AS old (host, "+t.columns+") SELECT $1, "+t.columns+" FROM jsonb_populate_recordset(NULL::"+t.name+", $2::text::jsonb)"+
-			" ON CONFLICT (host, "+t.key+") DO UPDATE SET ("+t.columns+") = ROW ("+named+") WHERE (old."+strings.ReplaceAll(t.columns, ", ", ", old.")+") IS DISTINCT FROM ("+named+")",
-			s.o.Host, safe)
-		if err != nil {
-			return err
+		sum := sha256.Sum256([]byte(safe))
+		if err = cmp.Or(err, wrong); err == nil && len(rows) > 0 && sum != s.figures[t.name] { // the same again would lock them
+			named := "excluded." + strings.ReplaceAll(t.columns, ", ", ", excluded.")
+			_, err = s.db.Exec(ctx, "INSERT INTO "+t.name+" AS old (host, "+t.columns+") SELECT DISTINCT ON ("+t.key+") $1, "+t.columns+" FROM jsonb_populate_recordset(NULL::"+t.name+", $2::text::jsonb)"+
+				" ON CONFLICT (host, "+t.key+") DO UPDATE SET ("+t.columns+") = ROW ("+named+") WHERE (old."+strings.ReplaceAll(t.columns, ", ", ", old.")+") IS DISTINCT FROM ("+named+")",
+				s.o.Host, safe)
+		}
+		if err == nil {
+			s.figures[t.name] = sum
+		} else if !errors.Is(err, context.Canceled) {
+			warning = cmp.Or(warning, "table "+t.name+" is not as it has to be: "+server.Explain(err, s.db.Target).Error())
 		}
 	}
-	return nil
+	return warning
 }
 
 // digestAt returns the digest of the journal's record of that number, which is not higher than the newest; nil if there is
