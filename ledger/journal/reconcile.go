@@ -409,8 +409,13 @@ func (l *Log) watch(ctx context.Context) {
 			if !ok {
 				events = nil
 			}
-			if filepath.Base(e.Name) != l.opts.Files.Ledger() && e.Name != l.opts.Dir {
-				continue
+			switch name := filepath.Base(e.Name); {
+			case name == l.opts.Files.Ledger(), e.Name == l.opts.Dir:
+			case name == l.opts.Files.Journal() && !e.Has(fsnotify.Write): // it was moved, removed or replaced
+			default: // unless another hand has made the journal shorter
+				if fi, err := l.opts.FS.Stat(l.journal.path); name != l.opts.Files.Journal() || err != nil || fi.Size() >= l.Size() {
+					continue
+				}
 			}
 		case _, ok := <-faults: // an overflow, say: look
 			if !ok {
