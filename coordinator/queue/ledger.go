@@ -69,7 +69,7 @@ func (s *Store) CompactWhenLarge(ctx context.Context) {
 			continue
 		}
 		before := s.Config.Now().Add(-s.Config.CompactOlderThan)
-		if !Read(s, func(st *fold.State) bool { return st.HalfGoes(before) }) {
+		if Read(s, func(st *fold.State) int64 { return st.CompactedSize(before, size) }) > size/2 { // an estimate
 			limit = size + size/4
 		} else if _, err := s.compact(ctx, s.Config.CompactOlderThan, false, false, compactAgain); err != nil && ctx.Err() == nil {
 			s.Config.Log.Info("the ledger could not be compacted yet", "error", err)

@@ -294,17 +294,17 @@ func TestCarriedIsStintsOwn(t *testing.T) {
 	}
 }
 
-// TestHalfGoes: of tasks that go nothing is left, of the others a first and a newest record.
-func TestHalfGoes(t *testing.T) {
+// TestCompactedSize: tasks that go leave nothing, the others their first and newest records.
+func TestCompactedSize(t *testing.T) {
 	j := newJournal(t)
-	j.task("old", "status: queued", "prompt: x")
-	j.task("new", "status: queued", "prompt: x")
-	j.task("old", "status: canceled", "updatedAt: "+state.FormatTime(noon))
-	j.task("new", "status: running", "updatedAt: "+state.FormatTime(noon))
-	j.task("new", "status: done", "updatedAt: "+state.FormatTime(noon.Add(2*time.Hour)))
-	for before, want := range map[time.Duration]bool{0: false, time.Hour: true, 3 * time.Hour: true} {
-		if got := j.state.HalfGoes(noon.Add(before)); got != want {
-			t.Errorf("%s: %v, want %v", before, got, want)
+	j.task("old", "status: queued", "prompt: x")                                         // at 0
+	j.task("new", "status: queued", "prompt: x")                                         // at 10
+	j.task("old", "status: canceled", "updatedAt: "+state.FormatTime(noon))              // at 20
+	j.task("new", "status: running", "updatedAt: "+state.FormatTime(noon))               // at 30
+	j.task("new", "status: done", "updatedAt: "+state.FormatTime(noon.Add(2*time.Hour))) // at 40, to the end
+	for before, want := range map[time.Duration]int64{0: 20 + 10 + 60, time.Hour: 10 + 60, 3 * time.Hour: 0} {
+		if got := j.state.CompactedSize(noon.Add(before), 100); got != want {
+			t.Errorf("%s: %d bytes, want %d", before, got, want)
 		}
 	}
 }
