@@ -36,8 +36,11 @@ func ParseExpr(text, zone string) (*Expr, error) {
 		}
 		return e, nil
 	}
+	if strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=") {
+		return nil, fmt.Errorf("%q has a time zone in it; set zone beside it", text)
+	}
 	if fields := strings.Fields(text); !strings.HasPrefix(text, "@") && len(fields) != 5 {
-		return nil, fmt.Errorf("%q has %d fields, and a cron expression has five: minute, hour, day of the month, month, day of the week (or @daily, @every 90m, …); a time zone is set beside it", text, len(fields))
+		return nil, fmt.Errorf("%q has %d fields, and a cron expression has five: minute, hour, day of the month, month, day of the week (or @daily, @every 90m, …)", text, len(fields))
 	}
 	parsed, err := cron.ParseStandard(text)
 	if err != nil {

@@ -141,7 +141,7 @@ func TestParseExprRefuses(t *testing.T) {
 		"0 0 30 2 *": "never due", "0 0 31 4,6,9,11 *": "never due", "* * * *": "has 4 fields", "0 0 0 * * *": "has 6 fields", "": "has 0 fields",
 		"60 * * * *": "no cron expression", "* * * * 7": "0 to 6", "x * * * *": "no cron expression: failed to parse int from x (days", ", * * * *": "never due", "*/0 * * * *": "no cron expression",
 		"@every 0s": "no interval", "@every -5m": "no interval", "@every 1500ms": "no interval", "@every": "no cron expression", "@reboot": "no cron expression",
-		"TZ=UTC 0 0 * * *": "has 6 fields", "TZ=UTC 0 0 * *": "is no cron expression", "TZ=0": "has 1 fields", "CRON_TZ=x": "time zone is set beside it",
+		"TZ=UTC 0 0 * * *": "has a time zone in it", "TZ=0": "has a time zone in it", "CRON_TZ=x": "has a time zone in it",
 	} {
 		if _, err := ParseExpr(text, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
