@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -187,18 +188,24 @@ const quotaTail = 1 << 20
 
 // quota returns how much of its account's windows is used, as the file of a thread in codex's home has it
 // last: `codex exec --json` does not tell it. nil if it is not there.
-func (c *Agent) quota(thread string) (list []state.Window) {
+func (c *Agent) quota(thread string) []state.Window {
 	found, _ := fs.Glob(os.DirFS(c.home()), "sessions/*/*/*/rollout-*-"+thread+".jsonl") // it is well formed
 	if len(found) == 0 {
 		return nil
 	}
-	left := quotaTail
-	_ = durable.Newest(durable.OS, filepath.Join(c.home(), found[len(found)-1]), func(line []byte) bool { // what could be read
-		list = windowsOf(line)
-		left -= len(line)
-		return list == nil && left > 0
-	})
-	return list
+	f, err := durable.Open(filepath.Join(c.home(), found[len(found)-1]), os.O_RDONLY, 0)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()                    // only read from
+	_, _ = f.Seek(-quotaTail, io.SeekEnd)               // of a shorter file it fails: that is read from its beginning
+	data, _ := io.ReadAll(io.LimitReader(f, quotaTail)) // what could be read
+	for _, line := range slices.Backward(bytes.Split(data, []byte("\n"))) {
+		if list := windowsOf(line); list != nil {
+			return list
+		}
+	}
+	return nil
 }
 
 // windowsOf returns the windows that a line of a thread's file tells of.
