@@ -112,6 +112,7 @@ func TestBadSpecs(t *testing.T) {
 		{task.TaskSpec{OutputSpec: make([]string, 101)}, `101 output files are too many; at most 100`},
 		{task.TaskSpec{InputFiles: files("a", "b/../../x")}, `the input file "b/../../x" leads out`},
 		{task.TaskSpec{InputFiles: files("a", "./a")}, `two input files are named "a"`},
+		{task.TaskSpec{InputFiles: files("a/b", "a")}, `"a" is an input file and a directory of the input file "a/b"`},
 		{task.TaskSpec{InputFiles: []state.InputFile{{Name: "a", Content: strings.Repeat("x", 1<<20+1)}}}, `more than 1048576 bytes`},
 		{task.TaskSpec{InputFiles: []state.InputFile{{Name: "a", Content: "\xff"}}}, `the input file a is not valid UTF-8`},
 	} {

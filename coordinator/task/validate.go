@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -110,6 +111,13 @@ func CheckInputFiles(s *TaskSpec) error {
 		}
 	}
 	s.InputFiles = files
+	for name := range names {
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			if names[dir] {
+				return Wrong("inputFiles", "rename one of them", "%q is an input file and a directory of the input file %q", dir, name)
+			}
+		}
+	}
 	return nil
 }
 
@@ -199,8 +207,10 @@ func CheckSession(s *TaskSpec) error {
 		return Wrong("resume", "use auto, always or never", "resume %q is unknown", s.Resume)
 	case s.Shared:
 		return Wrong("shared", "submit it as it is, without a preview or a schedule", "a task of the shared queue is none of the ledger")
-	case s.Parallel && (s.SessionKey != "" || s.Continue):
-		return Wrong("parallel", "leave one of them out", "a parallel task is in no session: a session is one conversation")
+	case s.Parallel && s.SessionKey != "":
+		return Wrong("parallel", "leave one of them out", "a task of a session cannot be parallel: a session is one conversation")
+	case s.Parallel && s.Continue:
+		return Wrong("parallel", "leave one of them out", "a parallel task has no session to continue")
 	case s.Continue && s.SessionKey != "":
 		return Wrong("continue", "leave --continue out", "a named session is continued anyway")
 	case s.Isolation != "" && s.Isolation != state.IsolationInPlace && s.Isolation != state.IsolationTemp:
