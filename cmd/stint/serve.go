@@ -778,9 +778,22 @@ func tokenFile(state string) string { return filepath.Join(state, "token") }
 
 // offlineMaster is a master that only opens the state directory for a moment, where none is to run.
 func (a *app) offlineMaster(dir string, cfg *Config) *master {
-	m := &master{app: a, cfg: cfg, state: dir, accounts: newAccountsFile(dir)}
-	m.log = m.logger()
-	return m
+	return &master{app: a, cfg: cfg, state: dir, accounts: newAccountsFile(dir), log: slog.New(&hints{slog.DiscardHandler, a})}
+}
+
+// hints shows a person at the terminal what an offlineMaster has to say, such as which edits it took over.
+type hints struct {
+	slog.Handler
+	app *app
+}
+
+// Enabled implements slog.Handler.
+func (*hints) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+// Handle implements slog.Handler.
+func (h *hints) Handle(_ context.Context, r slog.Record) error {
+	h.app.hint("stint: %s\n", r.Message)
+	return nil
 }
 
 // giveBackEvery is how often a master looks whether it may have memory to give back.
