@@ -9,6 +9,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"embed"
@@ -20,6 +21,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -169,15 +171,20 @@ func writePage(w http.ResponseWriter, r *http.Request, status int, p *page) {
 // compressed returns the body of an answer as its reader wants it, and says in the header how that is.
 func compressed(h http.Header, r *http.Request, body []byte) []byte {
 	h.Set("Vary", "Accept-Encoding")
-	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		return body
+	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";q=")
+		if q, err := strconv.ParseFloat(cmp.Or(weight, "1"), 64); name != "gzip" || err != nil || q <= 0 {
+			continue
+		}
+		var buf bytes.Buffer
+		z := gzip.NewWriter(&buf)
+		if _, err := z.Write(body); errors.Join(err, z.Close()) != nil {
+			break // which a buffer never does
+		}
+		h.Set("Content-Encoding", "gzip")
+		return buf.Bytes()
 	}
-	var buf bytes.Buffer
-	z := gzip.NewWriter(&buf)
-	_, _ = z.Write(body) // a buffer takes everything
-	_ = z.Close()
-	h.Set("Content-Encoding", "gzip")
-	return buf.Bytes()
+	return body
 }
 
 func (s *Site) fillList(ctx context.Context, p *page, cursor string) error {
