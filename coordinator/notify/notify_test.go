@@ -392,8 +392,8 @@ func TestTelegram(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		got = append(got, r.URL.Path+" "+string(body))
 		if len(got) == 1 {
-			w.Header().Set("Retry-After", "7")
 			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, `{"ok":false,"error_code":429,"parameters":{"retry_after":7}}`)
 		}
 	}))
 	b := Block{Telegram: "42", TelegramTokenEnv: "BOT", TelegramURL: server.URL + "/"}
@@ -424,7 +424,7 @@ func TestTelegram(t *testing.T) {
 		}
 	}
 	for header, want := range map[string]time.Duration{"": 0, "30": 30 * time.Second, "-1": 0, "x": 0, "999999999999": mostWait} {
-		if after := retryAfter(&http.Response{Header: http.Header{"Retry-After": {header}}}); after != want {
+		if after := retryAfter(&http.Response{Header: http.Header{"Retry-After": {header}}}, nil); after != want {
 			t.Errorf("%q: %s", header, after)
 		}
 	}

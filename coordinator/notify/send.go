@@ -143,10 +143,16 @@ func (e *answerError) Error() string { return "the answer is " + e.status }
 
 const mostWait = 15 * time.Minute // whatever a server says
 
-// retryAfter returns when a server wants to be asked again.
-func retryAfter(resp *http.Response) time.Duration {
-	after, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // it may be anything
-	return time.Duration(min(max(after, 0), int(mostWait.Seconds()))) * time.Second
+// retryAfter returns when a server wants to be asked again: by its header, or, as Telegram says it, its body.
+func retryAfter(resp *http.Response, body []byte) time.Duration {
+	var said struct {
+		Parameters struct {
+			After int `json:"retry_after"`
+		} `json:"parameters"`
+	}
+	_ = json.Unmarshal(body, &said) // it may be anything
+	after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+	return time.Duration(min(max(after, said.Parameters.After, 0), int(mostWait.Seconds()))) * time.Second
 }
 
 // client follows no redirects.
@@ -165,7 +171,7 @@ func post(ctx context.Context, to string, body []byte, h http.Header) error {
 	if err != nil {
 		return err
 	}
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // also so that the connection can be used again
 	_ = resp.Body.Close()
 	switch {
 	case resp.StatusCode < 300:
@@ -173,7 +179,7 @@ func post(ctx context.Context, to string, body []byte, h http.Header) error {
 	case resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusRequestTimeout:
 		return &answerError{status: resp.Status, isRefusal: true}
 	}
-	return &answerError{status: resp.Status, after: retryAfter(resp)}
+	return &answerError{status: resp.Status, after: retryAfter(resp, answer)}
 }
 
 // A tail keeps the end of what is written to it.
