@@ -18,7 +18,7 @@ func TestBudget(t *testing.T) {
 			t.Errorf("%q: %+v, %q, %v", text, got, got.String(), err)
 		}
 	}
-	for _, wrong := range []string{"5", "0usd", "0", "-1usd", "usd", "NaNusd", "infusd", "0tok", "0.1tok", "0m", "-5m", "5 usd", "5eur", "5usd 3"} {
+	for _, wrong := range []string{"5", "0usd", "0", "-1usd", "usd", "NaNusd", "infusd", "0tok", "0.1tok", "0m", "-5m", "5 usd", "5eur", "5usd 3", "1h 30m", "5usd 3usd"} {
 		if got, err := ParseBudget(wrong); err == nil {
 			t.Errorf("%q is read as %+v", wrong, got)
 		}

@@ -30,12 +30,15 @@ func (b Budget) Plus(c Budget) Budget {
 const most = 1e15
 
 // ParseBudget reads a budget such as 5usd, 200ktok, 90m or "5usd 2h": amounts with a unit, with blanks
-// or commas between them, which add up; "" is none.
+// or commas between them; "" is none.
 func ParseBudget(s string) (b Budget, err error) {
 	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == ',' }) {
 		one, ok := amount(strings.ToLower(word))
 		if !ok {
 			return Budget{}, fmt.Errorf("%q is no budget such as 5usd, 200ktok or 90m", word)
+		}
+		if b.USD*one.USD > 0 || min(b.Tokens, one.Tokens) > 0 || min(b.Time, one.Time) > 0 {
+			return Budget{}, fmt.Errorf("%q is the second amount of its kind; write one, such as 1h30m", word)
 		}
 		b = b.Plus(one)
 	}
