@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -140,11 +141,27 @@ type chronicle struct {
 	events []event
 	last   event // of them, or of those that followed
 	faults []*ledger.SyntaxError
+	whole  bool            // the archive is in it
+	told   map[string]bool // seqs, or tasks that were moved out; a compaction that was cut off leaves records in the archive that the next one moves there again
+}
+
+// add adds the event of a record, unless it only repeats what is there.
+func (h *chronicle) add(s *ledger.Section) (more bool) {
+	key := strconv.FormatUint(s.Seq, 10)
+	if s.Get(ledger.KeyArchived) != nil {
+		key = s.Name() + s.Value(ledger.KeyUpdated)
+	}
+	if !h.whole || !h.told[key] {
+		h.told[key] = true
+		h.last = eventOf(s, h.last.At)
+		h.events = append(h.events, h.last)
+	}
+	return true
 }
 
 // readChronicle reads the journal, and the archive before it if that is wanted.
 func readChronicle(dir string, files ledger.Files, archive bool) (*chronicle, error) {
-	h := &chronicle{files: files}
+	h := &chronicle{files: files, whole: archive, told: map[string]bool{}}
 	var paths []string
 	if archive {
 		paths, _ = filepath.Glob(filepath.Join(dir, "archive", strings.TrimSuffix(files.Ledger(), ".md")+"-*.md")) // the pattern is good; names sort by month
@@ -157,12 +174,7 @@ func readChronicle(dir string, files ledger.Files, archive bool) (*chronicle, er
 		if err != nil {
 			return nil, &cliError{code: exitFailure, message: "cannot read the history", err: err, try: "stint fsck"}
 		}
-		found := ledger.CheckJournal(data, func(s *ledger.Section) (more bool) {
-			h.last = eventOf(s, h.last.At)
-			h.events = append(h.events, h.last)
-			return true
-		})
-		for _, f := range found {
+		for _, f := range ledger.CheckJournal(data, h.add) {
 			if f.Torn == 0 {
 				f.File = filepath.Base(path)
 				h.faults = append(h.faults, f)
@@ -189,7 +201,11 @@ func (h *chronicle) find(ref string) (string, error) {
 	case ref == state.LastRef && len(ids) > 0:
 		return ids[len(ids)-1], nil
 	case ref == "" || len(found) == 0:
-		return "", &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("the history has no task %q", ref), Hint: "stint ls, or stint history --archive " + ref}
+		hint := "stint history --archive " + ref
+		if h.whole {
+			hint = "stint ls, or stint ls --archive"
+		}
+		return "", &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("the history has no task %q", ref), Hint: hint}
 	case len(found) > 1:
 		return "", task.Ambiguous("tasks or jobs", ref, found)
 	}
