@@ -24,8 +24,8 @@ func (a *app) completeIDs(statuses ...state.Status) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		for _, v := range views {
-			out = append(out, shortID(v.ID)+"\t"+string(v.Status)+" "+escapeText(v.Title))
+		for i, short := range shortIDs(idsOf(views)) {
+			out = append(out, short+"\t"+string(views[i].Status)+" "+escapeText(views[i].Title))
 		}
 		return append(out, "@last\tthe newest task"), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}

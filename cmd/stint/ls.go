@@ -378,7 +378,7 @@ func taskLine(v wire.TaskView, look wire.Look) []byte {
 func writeTasks(w io.Writer, lines []byte, look wire.Look) error {
 	count := bytes.Count(lines, []byte("\n"))
 	rows := append(make([][]string, 0, count+1), []string{"ID", "STATUS", "TIME", "AGE", "SESSION", "AGENT", "CHANGES", "PROMPT"})
-	cells, colours, hasChanged := make([]string, 0, count*9), make([]string, 1, count+1), false
+	cells, ids, colours, hasChanged := make([]string, 0, count*9), make([]string, 0, count), make([]string, 1, count+1), false
 	for line := range strings.Lines(string(lines)) {
 		for cell := range strings.SplitSeq(strings.TrimSuffix(line, "\n"), "\t") {
 			cells = append(cells, cell)
@@ -388,8 +388,10 @@ func writeTasks(w io.Writer, lines []byte, look wire.Look) error {
 			row[3] = ago(look.Now.Sub(time.UnixMicro(made)))
 		}
 		hasChanged = hasChanged || row[6] != ""
-		row[0] = shortID(row[0])
-		colours, rows = append(colours, sgr[state.Status(row[8])]), append(rows, row[:8])
+		ids, colours, rows = append(ids, row[0]), append(colours, sgr[state.Status(row[8])]), append(rows, row[:8])
+	}
+	for i, short := range shortIDs(ids) {
+		rows[i+1][0] = short
 	}
 	if !hasChanged {
 		drop(rows, "CHANGES")

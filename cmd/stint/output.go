@@ -119,9 +119,24 @@ func escapeJSON(text string) string {
 	return b.String()
 }
 
-// shortIDs returns ids as [state.ShortID] does.
+// shortIDs returns ids as [state.ShortID] does, with as many more digits as tell them apart. Where
+// all digits behind the last hyphen do not, they stay whole.
 func shortIDs(ids []string) []string {
-	return mapped(ids, func(id *string) string { return shortID(*id) })
+	for n := 8; n <= 12; n++ {
+		short, clash, whole := make([]string, len(ids)), false, make(map[string]string, len(ids))
+		for i, id := range ids {
+			if short[i] = shortID(id); short[i] != id {
+				short[i] = id[len(id)-n:]
+			}
+			other, isTwice := whole[short[i]]
+			clash = clash || isTwice && other != id
+			whole[short[i]] = id
+		}
+		if !clash {
+			return short
+		}
+	}
+	return ids
 }
 
 // shortID returns the tail of one id.

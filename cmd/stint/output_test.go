@@ -61,6 +61,21 @@ func FuzzSafeWriter(f *testing.F) {
 	})
 }
 
+func TestShortIDs(t *testing.T) {
+	const one, two = "01a1fcac-dc95-7885-9f7b-39cdf56b17d8", "01a1fcac-dc6d-769a-8c86-84d75f21a9c2"
+	for _, c := range []struct{ ids, want []string }{
+		{[]string{one, two}, []string{"f56b17d8", "5f21a9c2"}},
+		{[]string{one, two, "01a1fcac-dc6d-769a-8c86-84d05f21a9c2"}, []string{"df56b17d8", "75f21a9c2", "05f21a9c2"}},
+		{[]string{one, one}, []string{"f56b17d8", "f56b17d8"}},
+		{[]string{"short"}, []string{"short"}},
+		{[]string{"fix-login-bug-1", one}, []string{"fix-login-bug-1", "f56b17d8"}},
+	} {
+		if got := shortIDs(c.ids); !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, want %q", c.ids, got, c.want)
+		}
+	}
+}
+
 func TestLaneName(t *testing.T) {
 	for key, want := range map[string]string{"web": "web", "dir:/home/ana/shop": "-", "task:x": "-", "": ""} {
 		if got := laneName(key); got != want {

@@ -62,11 +62,11 @@ func (a *app) sessionCommand() *cobra.Command {
 			return err
 		}
 		defer a.warnPaused()
-		place := 0
+		place, short := 0, shortIDs(idsOf(view.Queue))
 		none := fmt.Sprintf("nothing waits in %s; add a message with: stint send %s \"PROMPT\"", view.Key, args[0])
 		return printTable(a, view.Queue, nil, none, []string{"PLACE", "ID", "STATUS", "WHY", "PROMPT"}, nil, func(v wire.TaskView) (string, []string) {
 			place++
-			return v.ID, []string{strconv.Itoa(place), shortID(v.ID), statusText(&v), v.Why, v.Title}
+			return v.ID, []string{strconv.Itoa(place), short[place-1], statusText(&v), v.Why, v.Title}
 		})
 	}, a.completeSessions)))
 	return group(command("session", "list sessions, show a transcript or what waits", nil, nil), ls, show, queue)
