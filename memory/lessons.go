@@ -218,7 +218,7 @@ func readLessons(workspace, name string) ([]byte, error) {
 	return text, err
 }
 
-// AddLessons adds those that a note, which is made if it is missing, does not have yet, as long as they have at most room characters in all
+// AddLessons adds those that the note does not have yet, as long as they have at most room characters in all
 // (0: any number), and returns them; left are those for which there was no room.
 func AddLessons(workspace, name string, list []Lesson, room int) (added, left []Lesson, err error) {
 	unlock, err := lockLessons(workspace, name, true)
@@ -260,6 +260,16 @@ func AddLessons(workspace, name string, list []Lesson, room int) (added, left []
 		return nil, nil, fmt.Errorf("%w: %s has %d bytes; remove some with stint lessons rm", ErrFull, name, len(text))
 	}
 	return added, left, addLines(workspace, name, b.String())
+}
+
+// AddNote adds a line to a note of a workspace, which is made if it is missing.
+func AddNote(workspace, name string, l Lesson) error {
+	unlock, err := lockLessons(workspace, name, true)
+	if err != nil {
+		return fmt.Errorf("add a line: %w", err)
+	}
+	defer unlock()
+	return addLines(workspace, name, l.String()+"\n")
 }
 
 // addLines adds lines to a note whose lock is held, which is made if it is missing.

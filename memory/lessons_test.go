@@ -240,6 +240,9 @@ func TestLessonsStayInTheWorkspace(t *testing.T) {
 			if added, _, err := AddLessons(dir, path, []Lesson{NewLesson("new", "", aDay)}, 0); err == nil {
 				t.Errorf("added %v to %s", added, path)
 			}
+			if err := AddNote(dir, path, NewLesson("new", "", aDay)); err == nil {
+				t.Errorf("noted in %s", path)
+			}
 			if list, err := Lessons(dir, path); err == nil && len(list) > 0 {
 				t.Errorf("read %v", list)
 			}
@@ -299,6 +302,19 @@ func TestATornLineIsNotContinued(t *testing.T) {
 	addLessons(t, dir, 0, "whole")
 	if got, want := fileText(t, dir, DefaultLessons), "- 2026-01-01 half a les\n- 2026-11-22 whole (task 019ab3f0)\n"; got != want {
 		t.Errorf("the note is %q, want %q", got, want)
+	}
+}
+
+func TestAddNote(t *testing.T) {
+	dir := workspace(t, map[string]string{"half.md": "# Notes\n\n- no newline", "huge.md": strings.Repeat("x\n", maxLessons)})
+	for name, want := range map[string]string{
+		"new/one.md": "- 2026-11-22 a note\n",
+		"half.md":    "# Notes\n\n- no newline\n- 2026-11-22 a note\n",
+		"huge.md":    strings.Repeat("x\n", maxLessons) + "- 2026-11-22 a note\n",
+	} {
+		if err := AddNote(dir, name, NewLesson("a\n note ", "", aDay)); err != nil || fileText(t, dir, name) != want {
+			t.Errorf("%s: %v, or it is not as it should be", name, err)
+		}
 	}
 }
 

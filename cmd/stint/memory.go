@@ -39,7 +39,7 @@ func (a *app) memoryCommand() *cobra.Command {
 		case n > memory.MaxLesson:
 			return usage("stint memory add, once for each thing to know", "the text has %d characters; a line of a note has at most %d", n, memory.MaxLesson)
 		}
-		if _, _, err := memory.AddLessons(dir, name, []memory.Lesson{l}, 0); err != nil {
+		if err := memory.AddNote(dir, name, l); err != nil {
 			return err
 		}
 		return a.print(shownNote{name, l}, name+" "+l.String())
