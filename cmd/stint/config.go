@@ -221,6 +221,9 @@ func checkRef(ref string) (string, error) {
 
 // readRef returns the secret that a reference names, from the environment of this process or a file that nobody else can read.
 func readRef(ref string) (string, error) {
+	if _, err := checkRef(ref); err != nil { // one from a request or the ledger was not checked
+		return "", err
+	}
 	if name, isVariable := strings.CutPrefix(ref, "env:"); isVariable {
 		if v := os.Getenv(name); v != "" {
 			return v, nil

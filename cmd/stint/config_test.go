@@ -285,7 +285,6 @@ func TestPromptTemplate(t *testing.T) {
 		"field":           {set("{{.Memry}}"), "config.toml:2: prompt_template: line 1: there is no field .Memry; there are .Session, .Memory"},
 		"field in a file": {set("@" + bad), "config.toml:2: prompt_template: " + bad + ": line 2: there is no field .Memry; there are "},
 		"syntax":          {set("a\n{{if .Task}}"), "config.toml:2: prompt_template: line 2: unexpected EOF"},
-		"heading":         {set("## User message\nDo that."), "config.toml:2: prompt_template: line 1: the heading "},
 		"too long":        {set(strings.Repeat("x", maxDocument+1)), "config.toml:2: prompt_template: the template has more than the 65536 bytes"},
 		"of a workspace":  {"[workspace.\"/w\"]\n" + set("{{.X}}"), "config.toml:3: prompt_template: line 1: there is no field .X"},
 	} {
@@ -353,4 +352,13 @@ func FuzzSetKey(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestReadRef: what is no reference may be the secret itself, and is shown nowhere.
+func TestReadRef(t *testing.T) {
+	for _, ref := range []string{"123456:ABC-DEF", "keys/bot", "env:1=2"} {
+		if _, err := readRef(ref); err == nil || strings.Contains(err.Error(), ref) {
+			t.Errorf("%s: %v", ref, err)
+		}
+	}
 }

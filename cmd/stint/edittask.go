@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -46,15 +47,7 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 	if v.Archived != "" {
 		return usage("stint retry "+v.ID+", which brings it back", "task %s was archived, and cannot be edited there", v.ID)
 	}
-	spec, r := admission.SpecOf(&v.Task), &ledger.Record{Kind: ledger.KindTask, ID: v.ID} // without what is unset
-	r.Add(state.KeyStatus, string(v.Status)).AddIf(state.KeyIsolation, v.Isolation).AddIf(state.KeyOrder, state.OrNone(int(v.Order))).
-		AddIf(state.KeyMaxLimitWait, v.MaxLimitWait).AddIf(state.NativeKey(v.Agent), v.AgentSession)
-	for _, key := range slices.Sorted(maps.Keys(v.Extra)) {
-		r.AddIf(key, v.Extra[key])
-	}
-	for _, key := range task.EditableFields { // the prompt is the last one
-		r.AddIf(key, task.FieldText(&spec, key))
-	}
+	r := editable(&v)
 	t := &taskEdit{id: v.ID, fields: r.Fields}
 	text, err := ledger.AppendSection([]byte(taskComment), r)
 	if err != nil {
@@ -65,6 +58,20 @@ func (a *app) editTask(ctx context.Context, ref string) error {
 	}
 	t.command += " " + v.ID
 	return t.run(ctx, t.take)
+}
+
+// editable returns what is shown of a task, without what is unset.
+func editable(v *wire.TaskView) *ledger.Record {
+	spec, r := admission.SpecOf(&v.Task), &ledger.Record{Kind: ledger.KindTask, ID: v.ID}
+	r.Add(state.KeyStatus, string(v.Status)).AddIf(state.KeyIsolation, v.Isolation).AddIf(state.KeyOrder, state.OrNone(int(v.Order))).
+		AddIf(state.KeyMaxLimitWait, v.MaxLimitWait).AddIf(state.NativeKey(v.Agent), v.AgentSession)
+	for _, key := range slices.Sorted(maps.Keys(v.Extra)) {
+		r.AddIf(key, v.Extra[key])
+	}
+	for _, key := range task.EditableFields { // the prompt is the last one
+		r.AddIf(key, task.FieldText(&spec, key))
+	}
+	return r
 }
 
 // take checks what the copy has become and saves what differs; again asks for another edit.
@@ -81,6 +88,17 @@ func (t *taskEdit) take(ctx context.Context, text []byte) (again bool, err error
 			return false, t.kept(err)
 		}
 		findings = t.check(r, section, st.CheckNext)
+		v, err := ask(ctx, t.app.callOrOpen, func(c *client.Client) (wire.TaskView, error) { return c.Task(ctx, t.id) })
+		if err != nil {
+			return false, t.kept(err)
+		}
+		shown, now := ledger.Record{Fields: t.fields}, editable(&v)
+		for _, f := range r.Fields {
+			was, _ := shown.Get(f.Key)
+			if is, _ := now.Get(f.Key); is != was {
+				return false, t.kept(fmt.Errorf("somebody else has changed %s of task %s meanwhile", f.Key, t.id))
+			}
+		}
 	}
 	if len(findings) > 0 {
 		return t.choose(ctx, findings, nil, false)

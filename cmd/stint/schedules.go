@@ -64,7 +64,7 @@ func (f *fileReader) schedule(values map[string]toml.Primitive) (s schedule.Sche
 		if strings.Contains(bad.Message, "(known are ") {
 			bad.Message = task.WithUnderscores(bad.Message) + "; those of the schedule itself are " + strings.Join(own, ", ")
 		}
-		return s, bad.Field, bad
+		return s, bad.Field, errors.New(bad.Message)
 	}
 	s.Spec = specs[0]
 	key, err = s.Check(jobNames)

@@ -66,7 +66,7 @@ func (f *Fleet) backUp(ctx context.Context) (detail string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("the state directory was not backed up: %w", err)
 	}
-	if err := cmp.Or(os.Rename(whole, dir), durable.OS.SyncDir(b.Dir)); err != nil {
+	if err := cmp.Or(durable.OS.SyncDir(whole), os.Rename(whole, dir), durable.OS.SyncDir(b.Dir)); err != nil {
 		return "", err
 	}
 	return dir + ", verified by restoring", f.dropOld(now)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"net/http"
 	"net/url"
@@ -69,11 +70,17 @@ func (f *Fleet) sampleAll(ctx context.Context) (string, error) {
 func (f *Fleet) forget() error {
 	f.files.Lock()
 	defer f.files.Unlock()
+	if f.opts.Keep == 0 {
+		return nil
+	}
 	path := filepath.Join(f.opts.Dir, metricsName)
 	text, err := durable.ReadFile(durable.OS, path)
 	oldest, first := f.opts.Now().Add(-f.opts.Keep), task.ServerMetric{}
 	line, _, _ := bytes.Cut(text, []byte("\n"))
-	if err != nil || f.opts.Keep == 0 || json.Unmarshal(line, &first) == nil && !first.SampledAt.Before(oldest.Add(-24*time.Hour)) {
+	if errors.Is(err, fs.ErrNotExist) { // no server has answered yet
+		return nil
+	}
+	if err != nil || json.Unmarshal(line, &first) == nil && !first.SampledAt.Before(oldest.Add(-24*time.Hour)) {
 		return err
 	}
 	var kept []byte

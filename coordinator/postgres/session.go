@@ -128,7 +128,7 @@ func (s *session) beat(ctx context.Context) error {
 		err = s.put(ctx, &batch{accounts: list})
 	}
 	if err == nil && s.o.Figures != nil {
-		s.mirror.connected(s.db.Target, cmp.Or(s.putFigures(bounded), s.skew))
+		s.mirror.connected(s.db.Target, cmp.Or(s.putFigures(ctx), s.skew))
 	}
 	return err
 }
@@ -145,7 +145,9 @@ func (s *session) putFigures(ctx context.Context) (warning string) {
 	} {
 		var newest time.Time // what a clock that was wrong has dated later than now does not hide what comes
 		var rows []any
-		err := s.db.QueryRow(ctx, "SELECT coalesce(max("+t.changed+"), '1970-01-01') FROM "+t.name+" WHERE host = $1 AND "+t.changed+" <= now()", s.o.Host).Scan(&newest)
+		look, cancel := context.WithTimeout(ctx, writeTimeout)
+		err := s.db.QueryRow(look, "SELECT coalesce(max("+t.changed+"), '1970-01-01') FROM "+t.name+" WHERE host = $1 AND "+t.changed+" <= now()", s.o.Host).Scan(&newest)
+		cancel()
 		if err == nil {
 			rows, err = s.o.Figures(t.name, newest.Add(-time.Minute)) // a row may come after newer ones
 		}
@@ -154,9 +156,11 @@ func (s *session) putFigures(ctx context.Context) (warning string) {
 		sum := sha256.Sum256([]byte(safe))
 		if err = cmp.Or(err, wrong); err == nil && len(rows) > 0 && sum != s.figures[t.name] { // the same again would lock them
 			named := "excluded." + strings.ReplaceAll(t.columns, ", ", ", excluded.")
-			_, err = s.db.Exec(ctx, "INSERT INTO "+t.name+" AS old (host, "+t.columns+") SELECT DISTINCT ON ("+t.key+") $1, "+t.columns+" FROM jsonb_populate_recordset(NULL::"+t.name+", $2::text::jsonb)"+
+			within, cancel := context.WithTimeout(ctx, writeTimeout+time.Duration(10*len(safe)/slowest)*time.Second) // the first time it is all there is
+			_, err = s.db.Exec(within, "INSERT INTO "+t.name+" AS old (host, "+t.columns+") SELECT DISTINCT ON ("+t.key+") $1, "+t.columns+" FROM jsonb_populate_recordset(NULL::"+t.name+", $2::text::jsonb)"+
 				" ON CONFLICT (host, "+t.key+") DO UPDATE SET ("+t.columns+") = ROW ("+named+") WHERE (old."+strings.ReplaceAll(t.columns, ", ", ", old.")+") IS DISTINCT FROM ("+named+")",
 				s.o.Host, safe)
+			cancel()
 		}
 		if err == nil {
 			s.figures[t.name] = sum

@@ -23,11 +23,11 @@ const NotJSON = "the body is not JSON: "
 
 // wants are what values of the kinds of Go must be.
 var wants = map[reflect.Kind]string{
-	reflect.String: "a text in quotes", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Slice: "a list such as [a, b]", reflect.Struct: "an object such as {…}",
+	reflect.String: "a text in quotes", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Slice: `a list such as ["a", "b"]`, reflect.Struct: "an object such as {…}",
 }
 
 // Decode reads a JSON text into v, a pointer, strictly (RFC 7493): a property that is unknown or there twice is refused, as are
-// half of a surrogate pair and what is not UTF-8. Capitals and underscores of a name do not count. What is wrong is an *[Error]
+// half of a surrogate pair and what is not UTF-8. Capitals, underscores and hyphens of a name do not count. What is wrong is an *[Error]
 // about the first fault, with its place and without the value, which may be a whole prompt.
 func Decode(data []byte, v any) error {
 	if f := decode(data, v); f != nil {
@@ -95,7 +95,7 @@ func (f *fault) in(name string, data []byte) error {
 	if name != "" {
 		message = fmt.Sprintf("%s:%d: %s", name, 1+bytes.Count(data[:f.offset], []byte("\n")), strings.TrimPrefix(message, NotJSON))
 	}
-	return Wrong(field, cmp.Or(hint, "correct it there"), "%s", message)
+	return Wrong(field, cmp.Or(hint, "correct the JSON there"), "%s", message)
 }
 
 // unknown returns the sentence about a name that is none of those known.
@@ -168,10 +168,11 @@ func (r *specReader) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 			return wrong(r.unknown(name))
 		}
 		if other := r.given[f.name]; other != "" {
-			return wrong("the same as " + other + "; leave one of them out")
+			return wrong("the same as " + state.Cut(other, 100) + "; leave one of them out")
 		}
 		r.given[f.name] = name
 		isText := dec.PeekKind() == '"'
+		to.Field(f.index).SetZero() // a list is another one, and not the old one filled anew
 		if err := json.UnmarshalDecode(dec, to.Field(f.index).Addr().Interface()); err != nil {
 			return err
 		}

@@ -41,6 +41,21 @@ func FuzzReadPatch(f *testing.F) {
 	})
 }
 
+// TestReadPatchMakesNewLists: a list that is set leaves the one that was there to those who have it.
+func TestReadPatchMakesNewLists(t *testing.T) {
+	was := task.TaskSpec{After: []string{"a", "b"}, Fallback: []string{"codex"}, Allow: []string{"x"}, OutputSpec: []string{"f"}}
+	now := was
+	if _, err := task.ReadPatch([]byte(`{"after":["c"],"fallback":["gemini"],"allow":["y"],"outputSpec":["g"]}`), &now); err != nil {
+		t.Fatal(err)
+	}
+	if want := (task.TaskSpec{After: []string{"a", "b"}, Fallback: []string{"codex"}, Allow: []string{"x"}, OutputSpec: []string{"f"}}); !cmp.Equal(was, want) {
+		t.Errorf("what was there is %+v now", was)
+	}
+	if want := (task.TaskSpec{After: []string{"c"}, Fallback: []string{"gemini"}, Allow: []string{"y"}, OutputSpec: []string{"g"}}); !cmp.Equal(now, want) {
+		t.Errorf("%+v", now)
+	}
+}
+
 // TestReadPatchRefuses names the field that it is about.
 func TestReadPatchRefuses(t *testing.T) {
 	for _, tt := range []struct{ patch, field, want string }{
@@ -74,7 +89,7 @@ func TestPatchOf(t *testing.T) {
 	}
 	for setting, want := range map[string]string{
 		"label": "sets nothing", "": "sets nothing", "=x": "unknown field", "labl=x": "did you mean label?", "id=x": "unknown field", "priority=high": "a whole number",
-		"hold=perhaps": "expected true or false", "notBefore=soon": "expected a time",
+		"label=\xff": "not valid UTF-8", "hold=perhaps": "expected true or false", "notBefore=soon": "expected a time",
 	} {
 		if _, err := task.PatchOf([]string{setting}); !errors.Is(err, &task.Error{Code: task.CodeInvalid}) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", setting, err)

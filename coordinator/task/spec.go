@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"stint/state"
 )
@@ -226,6 +227,8 @@ func PatchOf(settings []string) ([]byte, error) {
 		switch {
 		case !ok:
 			return nil, Invalid("write for example priority=9", "%q sets nothing", setting)
+		case !utf8.ValidString(setting):
+			return nil, Wrong(field, "convert it, for example with: iconv -t UTF-8", "what %s is set to is not valid UTF-8", field)
 		case field == "":
 			field = key // ReadPatch says what is known
 		case twice:
