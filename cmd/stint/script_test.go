@@ -116,9 +116,9 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// scriptCondition knows [root], [curl]: whether curl and jq are here, [sshd]: whether OpenSSH's server is, [mount]:
-// whether this process may mount, [fuse]: whether it may do so with bindfs, and [strangers]: whether
-// STINT_TEST_STRANGERS asks for all of them.
+// scriptCondition knows [root], [curl]: whether curl and jq are here, [sshd]: whether OpenSSH's server is, and lets this
+// user log in, [mount]: whether this process may mount, [fuse]: whether it may do so with bindfs, and [strangers]:
+// whether STINT_TEST_STRANGERS asks for all of them.
 func scriptCondition(name string) (bool, error) {
 	switch name {
 	case "strangers":
@@ -128,7 +128,7 @@ func scriptCondition(name string) (bool, error) {
 		_, jq := exec.LookPath("jq")
 		return inCI(name, curl == nil && jq == nil)
 	case "sshd":
-		_, err := exec.LookPath("/usr/sbin/sshd")
+		err := exec.Command("sh", "-ec", `case $(getent passwd "$(id -u)") in */nologin|*/false) exit 1 ;; esac; test -x /usr/sbin/sshd`).Run()
 		return inCI(name, err == nil)
 	case "root":
 		return inCI(name, os.Geteuid() == 0)
