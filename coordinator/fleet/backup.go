@@ -66,7 +66,11 @@ func (f *Fleet) backUp(ctx context.Context) (detail string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("the state directory was not backed up: %w", err)
 	}
-	if err := cmp.Or(durable.OS.SyncDir(whole), os.Rename(whole, dir), durable.OS.SyncDir(b.Dir)); err != nil {
+	err = durable.OS.SyncDir(whole)
+	if err == nil {
+		err = os.Rename(whole, dir)
+	}
+	if err = cmp.Or(err, durable.OS.SyncDir(b.Dir)); err != nil {
 		return "", err
 	}
 	return dir + ", verified by restoring", f.dropOld(now)
