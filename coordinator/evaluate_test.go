@@ -309,37 +309,6 @@ func TestEvaluationOfWhatNeverPassed(t *testing.T) {
 	}
 }
 
-// TestVerifyWhileJudged: what stint verify finds while an answer waits to be judged is
-// recorded, and changes nothing about how the task ends.
-func TestVerifyWhileJudged(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		before, then int // exit codes
-		status       state.Status
-		reason       state.Class
-		err          string
-	}{
-		"it passes now":        {7, 0, state.Failed, state.ClassVerify, "the verify command ended with exit code 7, in iteration 2"},
-		"it passed until then": {0, 3, state.Done, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, next, id := killed(t, task.TaskSpec{Prompt: "p", VerifyCommand: "make test"}, tc.before)
-			next.edit("\n## Task %s\n- hold: true\n", id)
-			next.checks = []int{tc.then}
-			next.open()
-			next.until(id, func(t *state.Task) bool { return t.Status == state.Queued })
-			if res, err := next.c.Verify(t.Context(), id, "client"); err != nil || res.ExitCode != tc.then {
-				t.Fatalf("%+v, %v", res, err)
-			}
-			next.reconcile("## Task %s\n- hold: false\n", id)
-			got := next.endsAs(id, tc.status, tc.reason)
-			if got.Error != tc.err || *got.VerifyExitCode != tc.then {
-				t.Errorf("it ended with %q, exit code %d", got.Error, *got.VerifyExitCode)
-			}
-		})
-	}
-}
-
 // TestJudgementWaitsForNoAccount: an answer that is right ends its task well, also if the
 // account meets a limit, or is held, before the next master has it judged.
 func TestJudgementWaitsForNoAccount(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
-	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/state"
 	"stint/state/limits"
@@ -172,32 +171,4 @@ func (a *app) warnPaused() {
 			a.hint("stint: %s; until that is over, one task at a time is tried\n", escapeText(oneLine(n.Shortage)))
 		}
 	}
-}
-
-func (a *app) verifyCommand() *cobra.Command {
-	return a.withJSON(command("verify [OPTIONS] ID", "run the verify command of a task again", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		ctx := c.Context()
-		res, err := ask(ctx, a.call, func(c *client.Client) (task.CheckResult, error) { return c.Verify(ctx, args[0]) })
-		switch {
-		case isDetached(ctx):
-			return &cliError{code: exitInterrupted, message: "interrupted; the verify command was ended"}
-		case err != nil:
-			return err
-		}
-		a.warnConfig(ctx)
-		f, noFile := rundir.OpenOutput(res.RunDir, "stdout")
-		defer func() { _ = f.Close() }() // it is only read
-		switch {
-		case a.json:
-			err = printJSON(a.stdout, res)
-		case res.Cut || noFile != nil: // head and tail
-			err = printText(a.stdout, res.Output)
-		default: // all that it has printed
-			err = copySafe(a.stdout, f)
-		}
-		if err != nil || res.Passed {
-			return err
-		}
-		return &cliError{code: exitVerify, message: fmt.Sprintf("%s, after %s", res.Error, res.Duration)}
-	}, a.completeIDs()))
 }

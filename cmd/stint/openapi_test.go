@@ -39,7 +39,6 @@ type apiCall struct {
 
 // apiCalls ask for each operation, in an order in which a master can answer them.
 var apiCalls = []apiCall{
-	{operation: "verify-task", status: 200},
 	{operation: "pause", body: `{"reason":"for a moment"}`, status: 204},
 	{operation: "submit-task", body: `{"prompt":"demo:say=hello","workspace":"$WS","sessionKey":"web"}`, status: 201},
 	{operation: "submit-tasks", body: `[{"prompt":"a","workspace":"$WS","hold":true},{"prompt":"b","workspace":"$WS","hold":true}]`, status: 201},

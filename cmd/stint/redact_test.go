@@ -198,7 +198,6 @@ func TestPromise11NoSecretOfAnAgent(t *testing.T) {
 			printed["GET "+path+" "+id] = ask("/v1/tasks/" + id + path)
 		}
 	}
-	stint("verify", ids["verified"])
 	for _, args := range []string{"ls", "ls --json --all", "session ls --json", "session show done", "doctor --json", "config show --origin", "digest", "usage --json", "findings", "token"} {
 		stint(strings.Fields(args)...)
 	}

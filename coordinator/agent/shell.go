@@ -56,7 +56,6 @@ func (s Shell) Verify(ctx context.Context, v task.VerifyRun) task.VerifyResult {
 		Env: s.AgentEnv(turn, own...),
 	}, w)
 	r := result(&e, v.Timeout)
-	r.Cut = e.Cut
 	r.Output, r.Duration = s.Redact.String(w.String()), time.Since(begun) // codes for terminals may have been within a secret
 	if r.ExitCode < 0 && r.Conclusive() {                                 // what it printed does not say why there is no more
 		r.Output = strings.TrimSuffix(r.Output, "\n") + "\n[" + r.Error + "]\n"

@@ -235,11 +235,6 @@ func (f *fakeMaster) Retry(_ context.Context, ref, by string) (state.Task, error
 	return f.change(ref, by, func(t *state.Task) { t.Status = state.Queued })
 }
 
-func (f *fakeMaster) Verify(_ context.Context, ref, by string) (task.CheckResult, error) {
-	t, err := f.change(ref, by, func(*state.Task) {})
-	return task.CheckResult{TaskID: t.ID, Command: "make", ExitCode: 1, Output: "bad\n"}, err
-}
-
 func (f *fakeMaster) Why(ref string) (string, error) {
 	if f.err != nil {
 		return "", f.err

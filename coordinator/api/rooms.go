@@ -59,8 +59,6 @@ type Master interface {
 	Remove(ctx context.Context, ref, by string) (state.Task, error)
 	// Retry queues an ended task again.
 	Retry(ctx context.Context, ref, by string) (state.Task, error)
-	// Verify runs the verify command of a task by itself.
-	Verify(ctx context.Context, ref, by string) (task.CheckResult, error)
 	// Hold lets a queued task wait until it is released.
 	Hold(ctx context.Context, ref, by string) (state.Task, error)
 	// Release lets a held task run.

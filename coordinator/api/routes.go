@@ -74,7 +74,7 @@ var (
 	longRoutes = map[string]bool{
 		"GET /v1/events": true, "GET /v1/tasks/{id}/wait": true, routeLogs: true, "GET /v1/usage": true,
 		"POST /v1/instances/{id}/check": true, "POST /v1/instances/{id}/sync": true, "POST /v1/instances/{id}/recover": true,
-		"POST /v1/tasks/{id}/verify": true, "POST /v1/ledger/compact": true, "POST /v1/ledger/prune": true,
+		"POST /v1/ledger/compact": true, "POST /v1/ledger/prune": true,
 	}
 
 	// waitRoutes read, and may wait for a task: it matters which run does.

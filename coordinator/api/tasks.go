@@ -95,9 +95,6 @@ func (s *Server) taskRoutes() {
 	register(s, op(http.MethodPost, "/v1/tasks/{id}/move", "move-task", "Move a queued task in its lane", "To the front, or before another task of the lane. One of first and before is needed."), func(ctx context.Context, in *about[task.Place]) (*taskOutput, error) {
 		return s.answer(s.rooms.Move(ctx, in.ID, in.Body, ledger.ByClient))
 	})
-	answers(s, op(http.MethodPost, "/v1/tasks/{id}/verify", "verify-task", "Run the verify command of a task by itself", "Records how it ended; the status of the task stays. The answer comes when the command has ended.", http.StatusLocked), lasting(func(ctx context.Context, in *about[*noBody]) (task.CheckResult, error) {
-		return s.rooms.Verify(ctx, in.ID, ledger.ByClient)
-	}))
 	register(s, op(http.MethodGet, "/v1/tasks/{id}/wait", "wait-task", "Wait until a task has ended", "The answer comes when the task has ended, which may take days."), lasting(s.wait))
 	answers(s, op(http.MethodGet, "/v1/tasks/{id}/why", "why-task", "Say why a task does not run", "One sentence: what it waits for, what it does, or how it ended."), func(_ context.Context, in *Ref) (wire.WhyBody, error) {
 		why, err := s.rooms.Why(in.ID)

@@ -237,7 +237,7 @@ func (d *Dispatcher) StartReady() {
 		d.running.Go(func() {
 			d.Attempts.Run(r, d.runs.put)
 			d.tasks.NoteUse()
-			d.runs.remove(r.Task.ID, r) // its end is recorded: its lane is free
+			d.runs.remove(r) // its end is recorded: its lane is free
 		})
 	}
 }

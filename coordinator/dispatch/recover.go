@@ -19,8 +19,8 @@ import (
 	"stint/state/fold"
 )
 
-// Recover looks after what the last master has left: its runs, verify commands that ran by themselves, and the
-// notes of masters that died. It returns when nothing is in the way of a start.
+// Recover looks after what the last master has left: its runs, and the notes of masters that died. It returns when nothing is in
+// the way of a start.
 //
 // The old processes are proved dead first, then their tasks go back into the queue. A task for
 // which that cannot be done is held and shown, never started again by itself. Those that an earlier
@@ -44,7 +44,6 @@ func (d *Dispatcher) Recover(ctx context.Context) {
 		wg.Go(func() { d.recoverTask(ctx, id, &oldRun{id: run}) })
 	}
 	wg.Wait()
-	d.recoverChecks(ctx)
 }
 
 // An oldRun is what is known of a run whose master has ended.

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,20 +12,13 @@ import (
 	"stint/state/lanes"
 )
 
-// runs are the runs at work, those that are being started or ended, and verify commands that
-// run by themselves. Its lock is its own: nobody who holds it asks for the fold.
+// runs are the runs at work, and those that are being started or ended. Its lock is its own: nobody who holds it asks for the fold.
 type runs struct {
 	ended chan struct{} // capacity 1: a run has come off the list
 
-	leftovers sync.Map // verify commands of the last master that may still be alive, by run: task and lane
-
-	mu     sync.Mutex              // guards what follows, also in inUse, checks and lanes
-	byTask map[string]*attempt.Run // by task id, with checkPrefix before that of a verify command
+	mu     sync.Mutex              // guards what follows, also in inUse
+	byTask map[string]*attempt.Run // by task id
 }
-
-// checkPrefix stands before the id of a task in the list of runs, where its verify
-// command runs by itself: no record of the task ends that. No id has a blank.
-const checkPrefix = "verify "
 
 // get returns the run of a task; nil if it has none.
 func (l *runs) get(id string) *attempt.Run {
@@ -43,10 +35,10 @@ func (l *runs) put(r *attempt.Run) {
 }
 
 // remove takes a run off the list.
-func (l *runs) remove(key string, r *attempt.Run) {
+func (l *runs) remove(r *attempt.Run) {
 	r.Cancel(nil)
 	l.mu.Lock()
-	delete(l.byTask, key)
+	delete(l.byTask, r.Task.ID)
 	l.mu.Unlock()
 	task.Wake(l.ended)
 }
@@ -95,7 +87,7 @@ func (l *runs) reserve(most int, ready []state.Task, newRun func(*state.Task) *a
 	reserved := map[string]*attempt.Run{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	busy := len(l.byTask) - l.checks()
+	busy := len(l.byTask)
 	for i := range ready {
 		if busy+len(reserved) >= most {
 			break
@@ -124,24 +116,11 @@ func (l *runs) replace(reserved map[string]*attempt.Run, started []*attempt.Run)
 	}
 }
 
-// takeLane registers a verify command that runs by itself. taken is false where a run is just being ended
-// there. busy returns why it cannot be, by what has the lane and how many verify commands there are.
-func (l *runs) takeLane(r *attempt.Run, busy func(lane string, checks int) error) (taken bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := busy(l.lanes()[r.Task.SessionKey], l.checks()); err != nil || l.inUse(r) {
-		return false, err
-	}
-	l.byTask[checkPrefix+r.Task.ID] = r
-	return true, nil
-}
-
-// bound adds to limits the lanes that are taken, which runs wait for a save of tasks.md to settle,
-// and whether one finds out whether a shortage is over.
+// bound adds to limits which runs wait for a save of tasks.md to settle, and whether one finds out whether a shortage is over.
 func (l *runs) bound(lim *lanes.Limits) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lim.Taken, lim.Settling = l.lanes(), map[string]bool{}
+	lim.Settling = map[string]bool{}
 	for id, r := range l.byTask {
 		if lim.Settling[id] = r.Settling.Load(); r.Probe {
 			lim.Again = time.Time{}
@@ -152,29 +131,4 @@ func (l *runs) bound(lim *lanes.Limits) {
 // inUse reports whether a run that is still being ended holds the task, its lane or its session.
 func (l *runs) inUse(r *attempt.Run) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(l.byTask)), r.InWayOf)
-}
-
-// checks counts the verify commands that run by themselves: they take no worker, but are as many at most.
-func (l *runs) checks() (n int) {
-	for key := range l.byTask {
-		if strings.HasPrefix(key, checkPrefix) {
-			n++
-		}
-	}
-	return n
-}
-
-// lanes returns the lanes in which a verify command or a leftover may be at work, and what that is.
-func (l *runs) lanes() map[string]string {
-	lanes := map[string]string{}
-	for key, r := range l.byTask {
-		if strings.HasPrefix(key, checkPrefix) {
-			lanes[r.Task.SessionKey] = "the verify command of task " + state.ShortID(r.Task.ID)
-		}
-	}
-	for _, left := range l.leftovers.Range {
-		t := left.(state.Task)
-		lanes[t.SessionKey] = "the verify command of task " + state.ShortID(t.ID) + ", which may still be alive"
-	}
-	return lanes
 }

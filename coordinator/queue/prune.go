@@ -106,18 +106,16 @@ func (s *Store) leftovers(ctx context.Context, now time.Time) (all []*leftover, 
 	return all, err
 }
 
-// judge says when the task that has left it has ended, and whether it stays. A verify command that runs by
-// itself, perhaps for a task that has ended, is noted in checks.
+// judge says when the task that has left it has ended, and whether it stays.
 func (s *Store) judge(st *fold.State, l *leftover, now time.Time) {
 	name := filepath.Base(l.Path)
 	t, ok := st.Peek(l.TaskID)
 	_, isUsed := st.SessionByID(strings.TrimSuffix(name, ".jsonl"))
-	_, noCheck := os.Lstat(filepath.Join(s.Config.StateDir, "checks", name))
 	runs := slices.ContainsFunc(st.Running(), func(id string) bool { r, _ := st.Peek(id); return r.RunID == name })
 	switch {
 	case strings.HasPrefix(name, goneName):
 		l.At = time.Time{}
-	case isUsed || runs || noCheck == nil || ok && !t.Status.Terminal():
+	case isUsed || runs || ok && !t.Status.Terminal():
 		l.kept = true
 	case !ok:
 		l.kept = now.Sub(l.At) < minAge

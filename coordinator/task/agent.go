@@ -171,7 +171,6 @@ type VerifyResult struct {
 	Class    state.Class // "": by itself; timeout: by its limit; canceled or interrupted: by us, and it says nothing
 	ExitCode int         // -1 if a signal ended it, or it did not end by itself
 	Output   string      // head and tail of what it printed, stderr included
-	Cut      bool        // the run's file stdout has not all of it
 	Duration time.Duration
 	Error    string // one sentence; "" if it has passed
 

@@ -154,11 +154,8 @@ func behind(other, where string) (short, why string) {
 	return short, short + where
 }
 
-// occupied is behind for a task or a command that is at work there.
+// occupied is behind for a task that is at work there.
 func occupied(q *lanes.Queues, o lanes.Occupant, lim lanes.Limits, where string) (short, why string) {
-	if o.Task == "" {
-		return behind(lim.Taken[o.Lane], ", "+where)
-	}
 	return behind(o.Task, ", which "+does(q, o.Task, lim)+", "+where)
 }
 

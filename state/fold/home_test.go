@@ -26,15 +26,11 @@ func TestNoSessionNoWorkspace(t *testing.T) {
 	for name, tt := range map[string]struct{ there, why string }{
 		"running": {"a: status=running; sessionKey=dir:/w; workspace=/w", "behind a, which is running, in the lane of /w"},
 		"orphan":  {"a: status=queued; hold=true; reason=orphaned; runId=r; sessionKey=dir:/w; workspace=/w", "behind a, which is held because its agent may still be alive, in the lane of /w"},
-		"taken":   {"a: status=done; sessionKey=dir:/w; workspace=/w", "behind a verify command, in the lane of /w"},
 		"nothing": {"a: status=running; sessionKey=dir:/v; workspace=/v", "ready: it starts next"},
 	} {
 		j := newJournal(t)
 		records(j, tt.there, "b: status=queued")
 		lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: 9}
-		if name == "taken" {
-			lim.Taken = map[string]string{"dir:/w": "a verify command"}
-		}
 		if got := j.why("b", noon, lim); got != tt.why {
 			t.Errorf("%s: %q, want %q", name, got, tt.why)
 		}

@@ -35,7 +35,6 @@ func TestStranded(t *testing.T) {
 		{"its time has not come", []string{"a: " + f("1", "; notBefore="+at(time.Hour)), cool}, 4, ""},
 		{"it comes after another", []string{"z: status=queued; hold=true; sessionKey=z", "a: " + f("1", "; after=z"), cool}, 4, ""},
 		{"it waits for its judgement", []string{"a: " + f("1", "; phase=evaluate"), cool}, 4, ""},
-		{"its lane is taken, and takes no worker", []string{"a: " + f("taken", ""), "b: " + f("1", ""), "c: " + f("2", ""), cool}, 2, "b c"},
 		{"paused", []string{"a: " + f("1", ""), cool, "control dispatch: paused=true"}, 4, ""},
 		{"on hold as well", []string{"a: " + f("1", ""), cool, "control account:codex: hold=true"}, 4, ""},
 		{"the cool-down is over", []string{"a: " + f("1", ""), "control account:codex: coolUntil=" + at(0) + "; limitWaits=1"}, 4, ""},
@@ -45,7 +44,7 @@ func TestStranded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			j := newJournal(t)
 			records(j, tt.records...)
-			lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: tt.workers, Taken: map[string]string{"taken": "a verify command"}}
+			lim := lanes.Limits{WorkspaceRoot: "/w", MaxWorkers: tt.workers}
 			for range 2 { // it changes nothing
 				if got := strings.Join(taskIDs(j.state.Stranded(noon, lim)), " "); got != tt.want {
 					t.Errorf("got %q, want %q", got, tt.want)

@@ -12,10 +12,9 @@ import (
 
 // Limits bound what runs at the same time.
 type Limits struct {
-	MaxWorkers int               // running tasks in all; at 0 none may start
-	Lent       map[string]bool   // running tasks, by id, that wait for others, and lend their worker and their place in a queue
-	Taken      map[string]string // lanes that no task takes and where none may start, by key: with what is there
-	Settling   map[string]bool   // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
+	MaxWorkers int             // running tasks in all; at 0 none may start
+	Lent       map[string]bool // running tasks, by id, that wait for others, and lend their worker and their place in a queue
+	Settling   map[string]bool // running tasks, by id, whose run has ended: the result waits until a save of tasks.md is settled
 
 	Account func(a *state.Account) state.AccountRule // what is configured for an account; nil: nothing
 	Queue   func(name string) int                    // running tasks of one queue; 0 or a nil func: no limit
@@ -312,9 +311,7 @@ func (s *Queues) Stranded(now time.Time, lim Limits) []state.Task {
 			if a.Hold || !a.CoolUntil.After(now) || len(list) == most {
 				break
 			}
-			if lim.Taken[ln.key] == "" {
-				list = append(list, ln.head)
-			}
+			list = append(list, ln.head)
 		}
 	}
 	slices.SortFunc(list, byRank)
@@ -376,7 +373,7 @@ func (s *Queues) occupants(yield func(*Item) bool) {
 
 // An Occupant takes a lane, a checkout or, where it names neither, a session of an agent.
 type Occupant struct {
-	Task     string // id; "": what [Limits].Taken names
+	Task     string // id
 	Lane     string
 	Checkout string
 }
@@ -403,9 +400,6 @@ func (s *Queues) occupant(t *state.Task, lim Limits, u use) Occupant {
 				return Occupant{Task: s.ID(l.N), Checkout: dir}
 			}
 		}
-	}
-	if lim.Taken[key] != "" {
-		return Occupant{Lane: key}
 	}
 	return Occupant{}
 }

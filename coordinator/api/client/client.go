@@ -103,13 +103,6 @@ func (c *Client) Task(ctx context.Context, ref string) (wire.TaskView, error) {
 	return Fetch[wire.TaskView](ctx, c, http.MethodGet, taskPath(ref, ""), nil)
 }
 
-// Verify runs the verify command of a task by itself, which may take as long as its
-// limit allows. When ctx ends, so does the command.
-func (c *Client) Verify(ctx context.Context, ref string) (out task.CheckResult, err error) {
-	err = c.callLong(ctx, http.MethodPost, taskPath(ref, "/verify"), nil, &out)
-	return out, err
-}
-
 // Wait returns the task when it has ended, which may take days.
 func (c *Client) Wait(ctx context.Context, ref string) (out wire.TaskView, err error) {
 	defer c.notice.Store(nil) // it is from when the wait began
