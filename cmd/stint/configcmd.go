@@ -298,16 +298,10 @@ func commentOf(line string) string {
 	return ""
 }
 
-// tomlText writes a value as TOML, on one line.
+// tomlText writes a value as TOML, on one line: as the member of a list it gets no section of its own.
 func tomlText(v any) string {
-	if env, ok := v.(map[string]string); ok {
-		var parts []string
-		for _, name := range slices.Sorted(maps.Keys(env)) {
-			parts = append(parts, name+" = "+tomlText(env[name]))
-		}
-		return "{ " + strings.Join(parts, ", ") + " }"
-	}
 	var b bytes.Buffer
-	_ = toml.NewEncoder(&b).Encode(map[string]any{"v": v}) // of texts, lists of these and numbers it can write all
-	return strings.ToValidUTF8(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(b.String()), "v =")), "\uFFFD")
+	_ = toml.NewEncoder(&b).Encode(map[string]any{"v": []any{[]any{v}}}) // of texts, lists and maps of these, and numbers it can write all
+	text := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(b.String()), "v = [["), "]]")
+	return strings.ToValidUTF8(text, "\uFFFD")
 }
