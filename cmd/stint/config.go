@@ -13,7 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
 
 	"stint/coordinator/admission"
 	"stint/coordinator/api/guard"
@@ -141,7 +144,7 @@ var keys = slices.Concat([]key{
 	choiceKey("agent", "", "agent of tasks without --agent; empty: the first of "+strings.Join(cliNames, ", ")+" that is ready, else "+builtIn, func(c *Config) *string { return &c.Agent }, append([]string{""}, agentNames...)...).perWorkspace(),
 }, agentKeys(), []key{
 	boolKey("allow_dangerous", "false", "permit "+strings.Join(mapped(dangers(), func(d *danger) string { return d.key + " " + d.value }), ", "), func(c *Config) *bool { return &c.AllowDangerous }),
-	listKey("fallback", "", "agents that take over, in this order, while a task's own agent is rate-limited", func(c *Config) *[]string { return &c.Fallback }, splitAgents),
+	listKey("fallback", "", "agents that take over, in this order, while a task's own agent is rate-limited", func(c *Config) *[]string { return &c.Fallback }, checkAgent),
 	durationKey("limit_cpu", "0s", "processor time of each process of a run; 0: no limit", func(c *Config) *time.Duration { return &c.LimitCPU }),
 	numberKey("limit_files", "4096", 0, 1<<30, "open files of each process of a run; 0: no limit", func(c *Config) *int { return &c.LimitFiles }),
 	sizeKey("limit_file_size", "0", maxSize, "size of a file that a run writes, and of all that it prints; 0: no limit", func(c *Config) *int64 { return &c.LimitFileSize }),
@@ -154,7 +157,7 @@ var keys = slices.Concat([]key{
 	choiceKey("resume_missing", "new", "if the agent's session is gone: a new session, or an error", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
 	documentKey("output_policy", "brief", "how answers are to look: brief (six lines), final (as long as it takes), none, the text", prompt.Policies, checked(admission.CheckPolicy), func(c *Config) *string { return &c.OutputPolicy }).perWorkspace(),
 	documentKey("prompt_template", "default", "what stands before the user's message: default, a text with fields such as {{.Memory}} (stint help prompts)", map[string]string{"default": "", "": ""}, prompt.ParseTemplate, func(c *Config) **prompt.Template { return &c.WorkspaceSettings.PromptTemplate }).perWorkspace(),
-	listKey("memory_paths", "", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, splitPaths).perWorkspace(),
+	listKey("memory_paths", "", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, checkNotes).perWorkspace(),
 	numberKey("max_memory_hits", "8", 0, 1000, "lines of notes that a prompt gets at most; 0: none", func(c *Config) *int { return &c.MaxMemoryHits }).perWorkspace(),
 	numberKey("max_memory_chars", "4000", 0, 1000000, "characters of them", func(c *Config) *int { return &c.MaxMemoryChars }).perWorkspace(),
 	documentKey("self_eval_prompt", "off", "prompt of the agent that judges each answer: off, default, the text", evaluations, asIs, func(c *Config) *string { return &c.EvalPrompt }).perWorkspace(),
@@ -165,7 +168,7 @@ var keys = slices.Concat([]key{
 	textKey("verify_command", "", "shell command that must pass after each run of a task", func(c *Config) *string { return &c.VerifyCommand }).perWorkspace(),
 	durationKey("verify_timeout", "10m", "longest run of a verify command; 0: no limit", func(c *Config) *time.Duration { return &c.VerifyTimeout }).perWorkspace(),
 	numberKey("max_iterations", "3", 1, task.MaxIterations, "iterations of agent and verify command", func(c *Config) *int { return &c.MaxIterations }).perWorkspace(),
-	listKey("allow", "", "what tasks may permit their agents with --allow: rules such as \"Bash(go test *)\"; empty: nothing", func(c *Config) *[]string { return &c.Allow }, splitAllow).perWorkspace(),
+	listKey("allow", "", "what tasks may permit their agents with --allow: rules such as \"Bash(go test *)\"; empty: nothing", func(c *Config) *[]string { return &c.Allow }, checkAllow).perWorkspace(),
 	choiceKey("denied", "finding", "what becomes of a task whose agent was denied a tool: finding: it gets a finding; fail: it fails", func(c *Config) *string { return &c.Denied }, "finding", attempt.DeniedFails).perWorkspace(),
 	documentKey("trigger_on_failure_prompt", "off", "prompt of the task that is queued when one fails: off, or a template", noFollowUp, checked(followup.Check), func(c *Config) *string { return &c.OnFailure }).perWorkspace(),
 	documentKey("trigger_on_issue_prompt", "off", "prompt of the task that is queued when there are findings about an answer: off, or a template", noFollowUp, checked(followup.Check), func(c *Config) *string { return &c.OnIssue }).perWorkspace(),
@@ -181,8 +184,8 @@ var keys = slices.Concat([]key{
 	checkedKey("http", "127.0.0.1:7433", "HTTP address of stint serve, on this machine only, such as localhost:7433; 127.0.0.1, [::1] and localhost each mean both; or off", func(c *Config) *string { return &c.HTTP }, checkHTTP),
 	choiceKey("log_level", "info", "what the master logs", func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
 	choiceKey("log_format", "text", "how the master logs; by default json in master.log", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
-	listKey("capture_env", captureDefault, "variables of your shell, by name or as NAME*, that a task's programs get, but never secrets: default, none, more names", func(c *Config) *[]string { return &c.CaptureEnv }, splitNames),
-	listKey("env", "", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }, splitNames),
+	listKey("capture_env", captureDefault, "variables of your shell, by name or as NAME*, that a task's programs get, but never secrets: default, none, more names", func(c *Config) *[]string { return &c.CaptureEnv }, checkVariable),
+	listKey("env", "", "more environment variables that agents get, by name", func(c *Config) *[]string { return &c.Env }, checkVariable),
 	postgresURLKey(),
 	checkedKey("postgres_url_file", "", "file of mode 600 that holds this URL; it is read for each connection", func(c *Config) *string { return &c.PostgresURLFile }, checkURLFile).in("postgres"),
 	numberKey("postgres_pool_size", "10", 1, 1000, "connections to it at most", func(c *Config) *int { return &c.Mirror.PoolSize }).in("postgres"),
@@ -194,7 +197,7 @@ var keys = slices.Concat([]key{
 	durationKey("worker_poll_interval", "1s", "time between two looks of a worker at the shared queue, where the database tells of nothing", func(c *Config) *time.Duration { return &c.WorkerPoll }).as("poll_interval").in("worker"),
 	numberKey("worker_concurrency", "4", 1, 256, "tasks that stint worker start runs at the same time", func(c *Config) *int { return &c.WorkerConcurrency }).as("processes").in("worker"),
 	textKey("worker_group", "", "a worker uses the shared queue's accounts of this group; empty: of all", func(c *Config) *string { return &c.WorkerGroup }).as("group").in("worker"),
-	listKey("worker_accounts", "auto", "accounts of the shared queue that a worker uses; auto: all that are here too", func(c *Config) *[]string { return &c.WorkerAccounts }, splitAccounts).as("accounts").in("worker"),
+	listKey("worker_accounts", "auto", "accounts of the shared queue that a worker uses; auto: all that are here too", func(c *Config) *[]string { return &c.WorkerAccounts }, checkAccountID).as("accounts").in("worker"),
 	documentKey("fleet_bootstrap", "default", "what BOOTSTRAP.md says to the user who has claimed an instance: default, the text", map[string]string{"default": "", "": ""}, asIs, func(c *Config) *string { return &c.Fleet.Bootstrap }).in("fleet"),
 	choiceKey("fleet_config_sync", "report", "what becomes of the configuration of an instance that differs: it is reported, or repaired", func(c *Config) *string { return &c.ConfigSync }, "report", "repair").in("fleet"),
 	durationKey("fleet_idle_after", "7d", "an instance is idle after this time without a dialogue", func(c *Config) *time.Duration { return &c.Fleet.IdleAfter }).in("fleet"),
@@ -316,97 +319,74 @@ func cutSection(name string) (section, short string) {
 	return "", name
 }
 
-func splitAccounts(s string) ([]string, error) {
-	list := words(s)
-	if v := find(list, func(v *string) bool { return !accountID().MatchString(*v) }); v != nil {
-		return nil, fmt.Errorf("%q cannot be the id of an account: use letters, digits, dashes and underscores", *v)
-	}
-	return list, nil
-}
-
-func splitNames(s string) ([]string, error) {
-	list := words(s)
-	if v := find(list, func(v *string) bool { return strings.ContainsAny(*v, "=\x00\n") }); v != nil {
-		return nil, fmt.Errorf("%q is not the name of an environment variable; values are taken from the master's environment", *v)
-	}
-	return list, nil
-}
-
-func splitAgents(s string) ([]string, error) {
-	list := words(s)
-	for i, v := range list {
-		switch {
-		case !slices.Contains(agentNames, v):
-			return nil, fmt.Errorf("%q is not one of %s", v, strings.Join(agentNames, ", "))
-		case slices.Contains(list[:i], v):
-			return nil, fmt.Errorf("%s stands there twice", v)
+// readList reads a list: as TOML has it, or with commas between its members. check is asked about each of these.
+func readList(s string, check func(member string) error) ([]string, error) {
+	list, members := strings.Split(s, ","), []string{}
+	if strings.HasPrefix(s, "[") {
+		var v struct{ V []string }
+		if _, err := toml.Decode("V = "+s, &v); err != nil {
+			return nil, fmt.Errorf(`%q is no list such as ["a", "b"]`, s)
 		}
+		list = v.V
 	}
-	return list, nil
-}
-
-// splitPaths reads paths of notes, which must lie below the workspace. A pattern has ? for a comma in one.
-func splitPaths(s string) ([]string, error) {
-	list := []string{}
-	for p := range strings.SplitSeq(s, ",") {
-		if p = strings.TrimSpace(p); p == "" {
+	for _, member := range list {
+		if member = strings.TrimSpace(member); member == "" {
 			continue
 		}
-		if !filepath.IsLocal(p) {
-			return nil, fmt.Errorf("%q does not lie below the workspace; write for example docs/*.md", p)
+		if err := check(member); err != nil {
+			return nil, err
 		}
-		if _, err := path.Match(p, ""); err != nil {
-			return nil, fmt.Errorf("%q is no pattern: a [ is not closed", p)
-		}
-		list = append(list, p)
+		members = append(members, member)
 	}
-	return list, nil
+	return members, nil
 }
 
-// words reads what stands between commas and blanks; none is an empty list.
-func words(s string) []string {
-	return append([]string{}, strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })...)
+func checkAccountID(s string) error {
+	if !accountID().MatchString(s) {
+		return fmt.Errorf("%q cannot be the id of an account: use letters, digits, dashes and underscores", s)
+	}
+	return nil
 }
 
-// splitRules reads permission rules such as "Edit,Bash(git log:*, git diff)": a
-// comma in parentheses belongs to its rule. \( and \) are no parentheses.
-func splitRules(s string) ([]string, error) {
-	list := []string{}
-	add := func(rule string) {
-		if rule = strings.TrimSpace(rule); rule != "" {
-			list = append(list, rule)
-		}
+func checkVariable(s string) error {
+	if strings.ContainsAny(s, "= \x00\n") {
+		return fmt.Errorf("%q is not the name of an environment variable; values are taken from the master's environment", s)
 	}
-	depth, begin := 0, 0
-	for i := 0; i < len(s) && depth >= 0; i++ {
-		switch c := s[i]; {
-		case c == '\\' && i+1 < len(s) && strings.IndexByte(`()\`, s[i+1]) >= 0:
-			i++
-		case c == '(':
-			depth++
-		case c == ')':
-			depth--
-		case c == ',' && depth == 0:
-			add(s[begin:i])
-			begin = i + 1
-		case c < ' ':
-			return nil, fmt.Errorf("%q has a control character", s)
-		}
-	}
-	if depth != 0 {
-		return nil, fmt.Errorf("the parentheses of %q do not match; write a rule as \"Bash(go test *)\"", s)
-	}
-	add(s[begin:])
-	return list, nil
+	return nil
 }
 
-func splitAllow(s string) ([]string, error) {
-	list, err := splitRules(s)
-	for _, rule := range list {
-		_, wrong := task.ParseRule(rule)
-		err = cmp.Or(err, wrong)
+func checkAgent(s string) error {
+	if !slices.Contains(agentNames, s) {
+		return fmt.Errorf("%q is not one of %s", s, strings.Join(agentNames, ", "))
 	}
-	return list, err
+	return nil
+}
+
+// checkNotes looks at a path of notes, or a pattern of paths, which must lie below the workspace.
+func checkNotes(p string) error {
+	if !filepath.IsLocal(p) {
+		return fmt.Errorf("%q does not lie below the workspace; write for example docs/*.md", p)
+	}
+	if _, err := path.Match(p, ""); err != nil {
+		return fmt.Errorf("%q is no pattern: a [ is not closed", p)
+	}
+	return nil
+}
+
+// checkRule looks at a permission rule of a CLI, such as "Edit" or "Bash(git log:*)".
+func checkRule(s string) error {
+	if strings.Contains(s, "(") != strings.HasSuffix(s, ")") {
+		return fmt.Errorf(`the parentheses of %q do not match; write a rule as "Bash(go test *)", and a list with a comma in a rule as ["Bash(a, b)"]`, s)
+	}
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return fmt.Errorf("%q has a control character", s)
+	}
+	return nil
+}
+
+func checkAllow(s string) error {
+	_, err := task.ParseRule(s)
+	return cmp.Or(checkRule(s), err)
 }
 
 // agentKeys returns the keys of the settings of agents, whose values stand in Config.agents.
@@ -421,7 +401,7 @@ func agentKeys() (list []key) {
 			case int:
 				k = numberKey(name, strconv.Itoa(def), 0, s.Most, s.Help, func(c *Config) *int { return &c.MaxWorkers })
 			case []string:
-				k = listKey(name, "", s.Help, func(c *Config) *[]string { return &c.Env }, splitRules)
+				k = listKey(name, "", s.Help, func(c *Config) *[]string { return &c.Env }, checkRule)
 			case string:
 				k = textKey(name, def, s.Help, func(c *Config) *string { return &c.Agent })
 				if len(s.Choices) > 0 {
@@ -693,7 +673,7 @@ func boolKey(name, def, help string, field func(*Config) *bool) key {
 	}, same)
 }
 
-// listKey is a list of texts; split takes them apart where commas stand between them, and checks them.
-func listKey(name, def, help string, field func(*Config) *[]string, split func(string) ([]string, error)) key {
-	return valueKey(kindList, name, def, help, field, split, same)
+// listKey is a list of texts, each of which check looks at.
+func listKey(name, def, help string, field func(*Config) *[]string, check func(string) error) key {
+	return valueKey(kindList, name, def, help, field, func(s string) ([]string, error) { return readList(s, check) }, same)
 }

@@ -87,9 +87,6 @@ func (a *app) configSetCommand() *cobra.Command {
 			}
 			return usage(try, "there is no key %q", clip(args[0], 40))
 		}
-		if k.kind == kindList && strings.HasPrefix(value, "[") {
-			return usage("stint config set "+args[0]+" 'A,B'", "%s: %s is no list: its members have commas between them, and nothing else", args[0], clip(value, 40))
-		}
 		scratch := Config{origins: map[string]origin{}}
 		if err := scratch.put(k, origin{text: value}); err != nil {
 			return usage("stint config set --help", "%s: %v", args[0], err)

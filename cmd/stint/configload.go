@@ -431,15 +431,9 @@ var kindTypes = map[kind][]reflect.Kind{kindText: {reflect.String}, kindDuration
 
 // text returns a value of the file as text if it has the right type.
 func (k kind) text(data any) (string, bool) {
-	list, isList := data.([]any)
-	if !isList {
-		return fmt.Sprint(data), slices.Contains(kindTypes[k], reflect.ValueOf(data).Kind())
+	if list, isList := data.([]any); isList {
+		isOther := func(e any) bool { _, isText := e.(string); return !isText }
+		return tomlText(list), k == kindList && !slices.ContainsFunc(list, isOther)
 	}
-	parts := make([]string, len(list))
-	for i, e := range list {
-		if parts[i], isList = e.(string); !isList {
-			return "", false
-		}
-	}
-	return strings.Join(parts, ","), k == kindList
+	return fmt.Sprint(data), slices.Contains(kindTypes[k], reflect.ValueOf(data).Kind())
 }

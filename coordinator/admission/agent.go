@@ -126,9 +126,9 @@ func (a *Admission) CheckAllow(agent, workspace string, rules []string) error {
 	}
 	permitted := a.tasks.Workspace(workspace).Allow
 	if more := task.Beyond(rules, permitted); len(more) > 0 {
-		try := "stint config edit" // set does not change the section of a workspace
-		if list := strings.Join(slices.Concat(permitted, more), ","); slices.Equal(permitted, a.tasks.Config.Allow) {
-			try = "stint config set allow " + state.ShellQuote(list)
+		try := "stint config edit" // set does not change the section of a workspace, and a rule with a comma needs a list of TOML
+		if list := slices.Concat(permitted, more); slices.Equal(permitted, a.tasks.Config.Allow) && !strings.Contains(strings.Join(list, ""), ",") {
+			try = "stint config set allow " + state.ShellQuote(strings.Join(list, ","))
 		}
 		return task.Wrong("allow", try, "the configuration (allow) does not permit %s", strings.Join(more, ", "))
 	}
