@@ -168,26 +168,17 @@ func (a *app) accountRmCommand() *cobra.Command {
 			return usage("stint account disable "+id, "%s is the account of your own login; it can only be disabled", id)
 		}
 		list, err := a.runningAccounts(c.Context())
-		use := cmp.Or(find(list, func(u *state.AccountUse) bool { return u.Name == id }), &state.AccountUse{})
+		use := find(list, func(u *state.AccountUse) bool { return u.Name == id })
 		if err != nil && !errors.Is(err, client.ErrNoMaster) { // without one nothing runs
 			return err
 		}
-		if use.Running > 0 {
+		if use != nil && use.Running > 0 {
 			return &cliError{code: exitBusy, message: count(use.Running, "task") + " of account " + id + " run", try: "stint account disable " + id + ", and remove it when they have ended"}
 		}
 		if err := file.change(c.Context(), id, nil); err != nil {
 			return err
 		}
-		if use.Waiting > 0 {
-			a.hint("stint: %s: what is not pinned to it moves to another account of %s, and all else is held\n", count(use.Waiting, "waiting task"), found.Tool)
-		}
-		if home, err := found.home(); err == nil && home != "" {
-			a.hint("stint: its home stays: %s\n", home)
-		}
-		if found.isDefault() {
-			return printText(a.stdout, "removed the settings of "+id+"; the account stays, as it is your own login")
-		}
-		return printText(a.stdout, "removed "+id)
+		return printText(a.stdout, "removed "+id+" from "+accountsName)
 	})
 }
 
