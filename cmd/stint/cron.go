@@ -233,17 +233,10 @@ func (a *app) actOnSchedule(ctx context.Context, name, act string) (task.Schedul
 func (a *app) cronAct(name, short string) *cobra.Command {
 	return a.noRun(command(name+" NAME", short, cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		s, err := a.actOnSchedule(c.Context(), args[0], name)
-		switch {
-		case err != nil:
-			return err
-		case name == "run":
-			a.hint("stint: it fires now; how that goes: stint cron runs %s\n", s.Name)
-		case name == "pause":
-			a.hint("stint: it is paused until: stint cron resume %s\n", s.Name)
-		case len(s.Next) > 0:
-			a.hint("stint: it fires at %s next\n", localTime(s.Next[0]))
+		if err == nil {
+			a.hint("stint: %s; how its firings went: stint cron runs %s\n", scheduleText(&s), s.Name)
 		}
-		return nil
+		return err
 	}))
 }
 
@@ -270,6 +263,12 @@ func scheduleTimes(s *task.Schedule) (next, last string) {
 		last = "running"
 	}
 	return next, last
+}
+
+// scheduleText says the same in words.
+func scheduleText(s *task.Schedule) string {
+	next, last := scheduleTimes(s)
+	return strings.TrimSuffix("next: "+next+", last: "+last, ", last: ")
 }
 
 func (a *app) cronShowCommand() *cobra.Command {
@@ -326,10 +325,7 @@ func (a *app) cronRunsCommand() *cobra.Command {
 	c := a.withJSON(command("runs [OPTIONS] NAME", "list how the firings of a schedule went, the newest first", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		list, err := ask(c.Context(), a.call, func(cl *client.Client) ([]task.JobRun, error) { return cl.JobRuns(c.Context(), args[0], most) })
 		return printTable(a, list, err, "no firing has ended yet", []string{"SCHEDULED", "OUTCOME", "TOOK", "TASK", "DETAIL"}, []string{"DETAIL"}, func(r task.JobRun) (string, []string) {
-			took := ""
-			if r.Duration > 0 {
-				took = time.Duration(r.Duration * float64(time.Second)).Round(100 * time.Millisecond).String()
-			}
+			took := time.Duration(r.Duration * float64(time.Second)).Round(100 * time.Millisecond).String()
 			return r.Task, []string{localTime(r.Scheduled), outcomeText(&r), took, shortID(r.Task), r.Detail}
 		})
 	}))

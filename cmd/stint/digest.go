@@ -140,14 +140,7 @@ func (d *digest) text(width int) string {
 	list("waits for you, to release or cancel:", d.Held)
 	list("findings, to check:", d.Findings)
 	list("schedules:", mapped(d.Schedules, func(s *task.Schedule) statedir.DigestTask {
-		next, last := scheduleTimes(s)
-		if next != "paused" {
-			next = "next " + next
-		}
-		if last != "" && last != "running" {
-			last = "last " + last
-		}
-		return statedir.DigestTask{ID: s.Name, Title: strings.TrimSuffix(next+", "+last, ", ")}
+		return statedir.DigestTask{ID: s.Name, Title: scheduleText(s)}
 	}))
 	list("jobs that are due, and dead letters:", mapped(d.Jobs, func(j *jobs.Job) statedir.DigestTask {
 		return statedir.DigestTask{ID: j.ID, Title: j.Action + " " + j.ObjectID + ", due " + localTime(j.RunAt) + ": " + jobStatus(j), Why: task.OneSentence(cmp.Or(j.WaitsFor, j.Reason()), maxReason)}
