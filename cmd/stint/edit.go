@@ -146,7 +146,7 @@ func (a *app) reportReconciled(t task.Reconciled) error {
 	if t.Missing > 0 {
 		a.hint("stint: tasks.md lacked %s; added again (to delete the newest task, use stint cancel)\n", count(t.Missing, "newest record"))
 	}
-	a.showFindings(t.Findings, "")
+	a.showFindings(t.Findings)
 	if len(t.Findings) == 0 {
 		return nil
 	}
@@ -164,9 +164,9 @@ func (a *app) reportReconciled(t task.Reconciled) error {
 // count returns "1 finding" or "2 findings".
 func count(n int, what string) string { return ledger.Plural(n, what, what+"s") }
 
-func (a *app) showFindings(list []task.Finding, note string) {
+func (a *app) showFindings(list []task.Finding) {
 	for _, f := range list {
-		_, _ = fmt.Fprintf(a.stderr, "%s%s\n", escapeText(f.String()), note) // nothing is left to do about a broken stderr
+		_, _ = fmt.Fprintln(a.stderr, escapeText(f.String())) // nothing is left to do about a broken stderr
 	}
 }
 
@@ -248,9 +248,8 @@ func (e *editing) kept(why error) error {
 
 // choose shows findings and asks what is to become of the copy: to be edited again, to be
 // discarded, or, if a part of it is good, that part to be saved (false, nil).
-func (e *editing) choose(ctx context.Context, fresh, before []task.Finding, good bool) (again bool, err error) {
-	e.app.showFindings(fresh, "")
-	e.app.showFindings(before, " (as before)")
+func (e *editing) choose(ctx context.Context, fresh []task.Finding, good bool) (again bool, err error) {
+	e.app.showFindings(fresh)
 	question, letters := "edit again (e), or discard (d)?", "ed"
 	if good {
 		question, letters = "edit again (e), discard (d), or keep the good part (k)?", "edk"
@@ -280,8 +279,8 @@ func (e *editing) save(ctx context.Context, text []byte) (again bool, err error)
 		if err != nil {
 			return false, e.kept(err)
 		}
-		if fresh, old := splitFindings(plan.Findings, e.old); len(fresh) > 0 {
-			if again, err := e.choose(ctx, fresh, old, true); again || err != nil {
+		if fresh := freshFindings(plan.Findings, e.old); len(fresh) > 0 {
+			if again, err := e.choose(ctx, fresh, true); again || err != nil {
 				return again, err
 			}
 		}
@@ -368,7 +367,7 @@ func (e *editing) put(ctx context.Context, base *tasksfile.Copy, text []byte, re
 		return true, nil
 	}
 	if e.base == nil { // what is wrong elsewhere in tasks.md is not about this task
-		t.Findings, _ = splitFindings(t.Findings, e.old)
+		t.Findings = freshFindings(t.Findings, e.old)
 	}
 	t.Findings = slices.DeleteFunc(t.Findings, func(f task.Finding) bool { return f.File != e.files.Ledger() })
 	return false, errors.Join(e.drop(), e.taken(t, err, plan))
@@ -444,21 +443,19 @@ func (e *editing) taken(t task.Reconciled, err error, plan task.Reconciled) erro
 // lineNumber is what an edit above changes in the message of a finding.
 var lineNumber = lazy.Regexp(`line [0-9]+`)
 
-// splitFindings separates findings that are new from those that were there before, on whichever line.
-func splitFindings(now, before []task.Finding) (fresh, old []task.Finding) {
+// freshFindings returns findings without those that were there before, on whichever line.
+func freshFindings(now, before []task.Finding) (fresh []task.Finding) {
 	known := map[string]int{}
 	name := func(f task.Finding) string { return lineNumber().ReplaceAllLiteralString(f.Message, "line") }
 	for _, f := range before {
 		known[name(f)]++
 	}
 	for _, f := range now {
-		if known[name(f)]--; known[name(f)] >= 0 {
-			old = append(old, f)
-		} else {
+		if known[name(f)]--; known[name(f)] < 0 {
 			fresh = append(fresh, f)
 		}
 	}
-	return fresh, old
+	return fresh
 }
 
 // defaultEditor is the shell's word for the editor where neither $VISUAL nor $EDITOR is set.

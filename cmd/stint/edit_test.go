@@ -82,13 +82,13 @@ func TestRebaseTwice(t *testing.T) {
 	check(t, e.base.Replace(e.text))
 }
 
-func TestSplitFindings(t *testing.T) {
+func TestFreshFindings(t *testing.T) {
 	f := func(line int, message string) task.Finding {
 		return task.Finding{File: "tasks.md", Line: line, Message: message}
 	}
 	before := []task.Finding{f(3, "a"), f(6, "priority 12"), f(9, "this comment is still open at the record in line 20; close it")}
-	fresh, old := splitFindings([]task.Finding{f(4, "a"), f(5, "a"), f(7, "priority 77"), f(10, "this comment is still open at the record in line 21; close it")}, before)
-	if len(old) != 2 || len(fresh) != 2 || fresh[0].Line != 5 || fresh[1].Line != 7 {
-		t.Errorf("fresh %v, old %v", fresh, old)
+	fresh := freshFindings([]task.Finding{f(4, "a"), f(5, "a"), f(7, "priority 77"), f(10, "this comment is still open at the record in line 21; close it")}, before)
+	if len(fresh) != 2 || fresh[0].Line != 5 || fresh[1].Line != 7 {
+		t.Errorf("fresh %v", fresh)
 	}
 }

@@ -101,7 +101,7 @@ func (t *taskEdit) take(ctx context.Context, text []byte) (again bool, err error
 		}
 	}
 	if len(findings) > 0 {
-		return t.choose(ctx, findings, nil, false)
+		return t.choose(ctx, findings, false)
 	}
 	return false, t.append(ctx, &r)
 }
@@ -190,7 +190,7 @@ func (t *taskEdit) append(ctx context.Context, r *ledger.Record) error {
 			return t.kept(err)
 		}
 		if !slices.ContainsFunc(records, func(o ledger.Record) bool { return o.ID == r.ID }) {
-			t.app.showFindings(plan.Findings, "")
+			t.app.showFindings(plan.Findings)
 			return t.kept(errors.New("the section would have no effect in tasks.md as it is; fix that first"))
 		}
 		plan.Notices = slices.DeleteFunc(plan.Notices, func(n string) bool { return !strings.Contains(n, r.ID) })

@@ -38,7 +38,7 @@ func (a *app) restoreCommand() *cobra.Command {
 			return err
 		}
 		if len(r.Findings) > 0 {
-			a.showFindings(r.Findings, "")
+			a.showFindings(r.Findings)
 			return &cliError{
 				code: exitFailure, message: fmt.Sprintf("%s has %s; nothing was restored", r.From, count(len(r.Findings), "finding")),
 				try: "fix it, or leave those sections out with: stint fsck --repair --output NEW " + r.From + ", then stint restore NEW",
