@@ -253,17 +253,11 @@ func (a *app) examineLedger(ctx context.Context, cfg *Config, dir string) (list 
 		}
 	}
 	for _, acc := range r.Accounts {
-		f := finding{"account", healthWarn, state.Because(acc.Name+" is on hold", acc.Reason), "fix it, then: stint account enable " + acc.Name}
-		switch {
-		case acc.IsMissing():
-			f.Try = "install it again; its tasks then start by themselves"
-		case !acc.Hold && !acc.CoolUntil.After(time.Now()):
-			continue
-		case !acc.Hold:
-			f.Text = fmt.Sprintf("%s: %s is available again at %s", cmp.Or(oneLine(acc.Reason), "rate-limited"), acc.Name, localTime(acc.CoolUntil))
-			f.Try = "wait; if the limit is lifted before: stint account enable " + acc.Name
+		try := "fix it, then: stint account enable " + acc.Name
+		if acc.IsMissing() {
+			try = "install it again; its tasks then start by themselves"
 		}
-		list = append(list, f)
+		list = append(list, warnIf(acc.Hold, "account", state.Because(acc.Name+" is on hold", acc.Reason), try)...)
 	}
 	return list
 }
