@@ -113,8 +113,6 @@ func (a *app) examine(ctx context.Context) []finding {
 	if cfg.KeepAwake {
 		list = append(list, examineTool(strings.Fields(awakeCommand)[0], "keep_awake has no effect", "install systemd, or stint config set keep_awake false"))
 	}
-	list = append(list, warnIf(cfg.LimitMemory > 0 && cfg.LimitMemory < limitMemoryLow, "limit_memory",
-		"it bounds address space, and programs that run on Node or Bun do not start with so little", "stint config set limit_memory 64GiB, or more, or 0")...)
 	return append(list, examineTool("rg", "memory search falls back to a slower way", "apt install ripgrep, or brew install ripgrep"),
 		examineTool("git", "agents often need it", "apt install git, or brew install git"))
 }
@@ -372,9 +370,6 @@ func (l *look) findings(needed bool) []finding {
 	}
 	return list
 }
-
-// limitMemoryLow is the address space, of which it uses little, that Node reserves.
-const limitMemoryLow = 64 << 30
 
 // examinePostgres looks at the Postgres mirror, if one is configured. Nothing that is wrong with the mirror is a
 // problem: local work goes on.
