@@ -61,16 +61,11 @@ func describePreview(p *task.TaskPreview) string {
 	}
 	d.line("lane", lane)
 	d.line("not before", localTime(t.NotBefore))
-	d.line("after", strings.TrimSpace(strings.Join(t.After, " ")+" "+t.AfterPolicy))
-	if t.Hold {
-		d.line("held", "until stint release")
-	}
 	d.line("timeout", p.Timeout)
 	if p.MaxIterations > 0 {
 		each := map[bool]string{true: " at most, " + p.VerifyTimeout + " each time"}[p.VerifyTimeout != ""]
 		d.line("verify", fmt.Sprintf("%s (%s%s)", t.VerifyCommand, count(p.MaxIterations, "iteration"), each))
 	}
-	d.line("to collect", strings.Join(t.OutputSpec, ", "))
 	d.line("command", strings.Join(mapped(p.Argv, func(word *string) string { return state.ShellQuote(*word) }), " "))
 	d.line("environment", strings.Join(p.Env, " "))
 	if p.Memory != nil {
