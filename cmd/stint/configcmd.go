@@ -40,9 +40,6 @@ func (a *app) configCommand() *cobra.Command {
 			}
 			text += line + "\n"
 		}
-		if origins {
-			a.hint("stint: the file is %s\n", cfg.file)
-		}
 		return printText(a.stdout, text)
 	})
 	show.Flags().BoolVar(&origins, "origin", false, "say where each value came from")
