@@ -59,17 +59,10 @@ func compacting(use, short string, isClean bool) func(*app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text := ""
-			switch {
-			case r.Archive == "" && isClean && !failed:
-				text = "nothing to archive; failed and dead tasks stay unless you use --failed"
-			case r.Archive == "":
+			text := map[bool]string{true: "this would be done:\n"}[dryRun] + fmt.Sprintf("journal:  %d bytes before, %d after\nmerged:   %s left\narchived: %s\nfile:     archive/%s",
+				r.Before, r.After, count(r.Merged, "record"), count(r.Archived, "task"), r.Archive)
+			if r.Archive == "" {
 				text = fmt.Sprintf("nothing to compact: %s in %d bytes", count(r.Merged, "record"), r.Before)
-			case isClean:
-				text = map[bool]string{false: "archived ", true: "would archive "}[dryRun] + count(r.Archived, "task")
-			default:
-				text = map[bool]string{true: "this would be done:\n"}[dryRun] + fmt.Sprintf("journal:  %d bytes before, %d after\nmerged:   %s left\narchived: %s\nfile:     archive/%s",
-					r.Before, r.After, count(r.Merged, "record"), count(r.Archived, "task"), r.Archive)
 			}
 			if j := r.Jobs; j != nil {
 				text += fmt.Sprintf("\njobs.md:  %d bytes of journal before, %d after; %s left, %d archived", j.Before, j.After, count(j.Merged, "record"), j.Archived)
