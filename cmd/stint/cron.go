@@ -334,25 +334,17 @@ func (a *app) cronRunsCommand() *cobra.Command {
 }
 
 func (a *app) cronNextCommand() *cobra.Command {
-	n, zone := 0, ""
-	c := command("next [OPTIONS] NAME|EXPRESSION", "print when a schedule, or a cron expression, fires next", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		s, isExpr := schedule.Schedule{Name: "next", Cron: args[0], Zone: zone, Job: jobNames[0]}, strings.ContainsAny(args[0], " @")
-		_, err := s.Check(jobNames)
-		switch {
-		case n < 1 || n > 1000:
+	n := 0
+	c := command("next [OPTIONS] NAME", "print when a schedule fires next", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		if n < 1 || n > 1000 {
 			return usage("stint cron next --help", "--count is %d; it has to be from 1 to 1000", n)
-		case zone != "" && !isExpr:
-			return usage("stint cron next --help", "--zone is for an expression; a schedule has its own")
-		case isExpr && err != nil:
-			return usage("stint cron next --help", "%v", err)
-		case !isExpr:
-			if _, s, err = a.findSchedule(args[0]); err != nil {
-				return err
-			}
+		}
+		_, s, err := a.findSchedule(args[0])
+		if err != nil {
+			return err
 		}
 		return printText(a.stdout, strings.Join(mapped(s.Next(time.Now(), n), func(at *time.Time) string { return at.Format(time.RFC3339) }), "\n"))
 	})
 	c.Flags().IntVar(&n, "count", 1, "`number` of instants, up to 1000")
-	c.Flags().StringVar(&zone, "zone", "", "time `zone` of an expression")
 	return c
 }
