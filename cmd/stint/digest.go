@@ -90,14 +90,10 @@ func (d *digest) due(a *app, dir string, controls map[string]state.Control, now 
 // maxDigest is how many tasks a list of the digest shows.
 const maxDigest = 20
 
-// text returns the digest for people, in lines of that width.
+// text returns the digest for people, with titles cut to that width.
 func (d *digest) text(width int) string {
 	var b strings.Builder
-	line := func(format string, args ...any) {
-		for _, text := range wrap(escapeText(fmt.Sprintf(format, args...)), width) {
-			b.WriteString(text + "\n")
-		}
-	}
+	line := func(format string, args ...any) { b.WriteString(escapeText(oneLine(fmt.Sprintf(format, args...))) + "\n") }
 	list := func(head string, tasks []statedir.DigestTask) {
 		if len(tasks) == 0 {
 			return
@@ -111,9 +107,7 @@ func (d *digest) text(width int) string {
 			if t := &tasks[i]; t.Status == state.Failed || t.Status == state.Dead {
 				why = state.Because(fmt.Sprintf("%s (%s)", t.Status, cmp.Or(state.Cause(t.Reason, why), "no reason")), why)
 			}
-			for _, text := range wrap(escapeText(why), max(20, width-12)) {
-				row[1] = strings.TrimRight(row[1]+"\n"+strings.Repeat(" ", 12)+text, " \n") // it may be ""
-			}
+			row[1] = strings.TrimRight(row[1]+"\n"+strings.Repeat(" ", 12)+escapeText(oneLine(why)), " \n") // it may be ""
 		}
 		_ = writeTable(&b, rows, nil) // a Builder takes everything
 		if more := len(tasks) - maxDigest; more > 0 {

@@ -284,15 +284,7 @@ func (a *app) printFindings(list []finding) error {
 	if a.json {
 		return errors.Join(printEach(a.stdout, list), err)
 	}
-	rows = escapeRows(rows)
-	if width, before := terminalWidth(a.stdout), widthBefore(rows); width > 0 {
-		for _, row := range rows {
-			if !strings.HasPrefix(row[2], "  try: ") { // a command stays in one line
-				row[2] = strings.Join(wrap(row[2], max(20, width-before)-2), "\n"+strings.Repeat(" ", before+2))
-			}
-		}
-	}
-	return errors.Join(writeTable(a.stdout, rows, nil), err)
+	return errors.Join(writeTable(a.stdout, escapeRows(rows), nil), err)
 }
 
 type look struct {
