@@ -576,9 +576,7 @@ func checkNote(s string) (string, error) {
 	switch clean := filepath.Clean(s); {
 	case s == "":
 		return "", nil
-	case filepath.IsAbs(s) || strings.HasPrefix(s, "~"):
-		return "", fmt.Errorf("%q is not relative to the workspace; write a path such as %s", s, memory.DefaultLessons)
-	case !filepath.IsLocal(s) || clean == "." || strings.HasSuffix(s, "/") || slices.Contains(strings.Split(clean, "/"), ".git"):
+	case !filepath.IsLocal(s) || strings.HasPrefix(s, "~") || clean == "." || strings.HasSuffix(s, "/") || slices.Contains(strings.Split(clean, "/"), ".git"):
 		return "", fmt.Errorf("%q is not the path of a note below the workspace; write one such as %s", s, memory.DefaultLessons)
 	default:
 		return clean, nil
@@ -635,11 +633,8 @@ func sizeKey(name, def string, most int64, help string, field func(*Config) *int
 			}
 		}
 		n, err := strconv.ParseInt(number, 10, 64)
-		switch {
-		case err != nil || n < 0 || n > maxSize/unit:
-			return 0, fmt.Errorf("%q is not a size such as 64MiB or 0", s)
-		case n*unit > most:
-			return 0, fmt.Errorf("%q is more than %s", s, shortSize(most))
+		if err != nil || n < 0 || n > most/unit {
+			return 0, fmt.Errorf("%q is not a size such as 64MiB, from 0 to %s", s, shortSize(most))
 		}
 		return n * unit, nil
 	}, shortSize)

@@ -124,7 +124,7 @@ func TestConfigErrors(t *testing.T) {
 		{"no workspace to govern in", "\n[[governed]]\npath = \"a.md\"\nkind = \"memory\"\n", `config.toml:2: governed.workspace: "" is not an absolute path; name one here, or in workspace_root`},
 		{"an unknown kind", "workspace_root = \"/w\"\n[[governed]]\npath = \"a.md\"\nkind = \"lesson\"\n", `config.toml:4: governed.kind: "lesson" is not one of memory, experience, cognition`},
 		{"no kind", "workspace_root = \"/w\"\n[[governed]]\npath = \"a.md\"\n", `config.toml:2: governed.kind: "" is not one of`},
-		{"an absolute file to govern", "[[governed]]\nkind = \"memory\"\nworkspace = \"/w\"\npath = \"/etc/a.md\"\n", `config.toml:4: governed.path: "/etc/a.md" is not relative to the workspace`},
+		{"an absolute file to govern", "[[governed]]\nkind = \"memory\"\nworkspace = \"/w\"\npath = \"/etc/a.md\"\n", `config.toml:4: governed.path: "/etc/a.md" is not the path of a note below the workspace`},
 		{"a file to govern outside", "[[governed]]\nkind = \"memory\"\nworkspace = \"/w\"\npath = \"a/../../b.md\"\n", `config.toml:4: governed.path: "a/../../b.md" is not the path of a note below the workspace`},
 		{"a file of git", "[[governed]]\nkind = \"memory\"\nworkspace = \"/w\"\npath = \".git/config\"\n", `config.toml:4: governed.path: `},
 		{"the archive to govern", "[[governed]]\nkind = \"memory\"\nworkspace = \"/w\"\npath = \"memory/archive/a.md\"\n", `config.toml:4: governed.path: "memory/archive/a.md" cannot be governed`},

@@ -59,7 +59,7 @@ func TestPostgresSectionErrors(t *testing.T) {
 		{"for one workspace", "[workspace.\"/w\".postgres]\nurl = \"x\"\n", `config.toml:1: unknown key "postgres"`},
 		{"no text", "[postgres]\nurl = 5\n", `config.toml:2: postgres.url must be a string`},
 		{"too many", "[postgres]\npool_size = 1001\n", `config.toml:2: postgres.pool_size: "1001" is not a whole number from 1 to 1000`},
-		{"too large", "[postgres]\ninline_threshold = \"1GiB\"\n", `config.toml:2: postgres.inline_threshold: "1GiB" is more than 256MiB`},
+		{"too large", "[postgres]\ninline_threshold = \"1GiB\"\n", `config.toml:2: postgres.inline_threshold: "1GiB" is not a size such as 64MiB, from 0 to 256MiB`},
 		{"relative", "[postgres]\nurl_file = \"x\"\n", `config.toml:2: postgres.url_file: it is not the absolute path of a file`},
 		{"a host that cannot be shown", "[postgres]\nhost = \"a\\nb\"\n", `config.toml:2: postgres.host: it is no name of a machine`},
 		{"both", "[postgres]\nurl = \"x\"\nurl_file = \"/x\"\n", `config.toml:2: postgres.url and postgres.url_file (config.toml:3) exclude each other`},
