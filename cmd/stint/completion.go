@@ -51,10 +51,7 @@ func (a *app) completeTask(c *cobra.Command) {
 	})
 	complete(c, "agent", func() []string { return agentNames })
 	complete(c, "fallback", func() []string { return agentNames })
-	complete(c, "after-policy", func() []string { return []string{"done", "any"} })
 	completeBy(c, "after", a.completeIDs())
-	complete(c, "policy", func() []string { return []string{"brief", "final", "none"} })
-	complete(c, "resume", func() []string { return []string{"auto", "always", "never"} })
 }
 
 // completeSessions offers the sessions for the first argument.

@@ -104,11 +104,6 @@ func (a *app) configSetCommand() *cobra.Command {
 			err = a.putConfig(c.Context(), file, text)
 		}
 		return err
-	}, func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			names = mapped(keys, func(k *key) string { return k.inFile() + "\t" + k.help })
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
 	})
 }
 

@@ -64,8 +64,6 @@ func (a *app) cronAddCommand() *cobra.Command {
 	f.IntVar(&s.Most, "missed-max", 0, "`number` of missed firings that run with --missed all, by default 10")
 	f.StringVar(&s.Jitter, "jitter", "", "each firing is late by a part of this `duration`")
 	complete(c, "job", func() []string { return jobNames })
-	complete(c, "overlap", func() []string { return []string{"skip", "queue", "parallel"} })
-	complete(c, "missed", func() []string { return []string{"once", "skip", "all"} })
 	o.addFlags(a, c)
 	for _, name := range []string{"at", "delay", "after", "after-policy", "idempotency-key", "spec", "dry-run", "input-file"} { // of one task, and not of each firing
 		c.Flags().Lookup(name).Hidden = true
