@@ -93,7 +93,9 @@ const maxDigest = 20
 // text returns the digest for people, with titles cut to that width.
 func (d *digest) text(width int) string {
 	var b strings.Builder
-	line := func(format string, args ...any) { b.WriteString(escapeText(oneLine(fmt.Sprintf(format, args...))) + "\n") }
+	line := func(format string, args ...any) {
+		b.WriteString(escapeText(oneLine(fmt.Sprintf(format, args...))) + "\n")
+	}
 	list := func(head string, tasks []statedir.DigestTask) {
 		if len(tasks) == 0 {
 			return
