@@ -412,19 +412,15 @@ func (a *app) warnSecrets(ctx context.Context, agents ...string) {
 // compareAgents returns where a master would run an agent otherwise than this shell would. A run is not told.
 func compareAgents(cfg *Config, looks []look, body *wire.AgentsBody) (found []finding) {
 	for _, l := range looks {
-		v, p, text := find(body.Agents, func(v *wire.AgentView) bool { return v.Name == l.name }), &l.probe, ""
-		switch {
-		case v == nil || ownRun() != "":
+		v, p := find(body.Agents, func(v *wire.AgentView) bool { return v.Name == l.name }), &l.probe
+		if v == nil || ownRun() != "" || p.Path == v.Path && (!p.Found || p.LoggedIn == v.LoggedIn) {
 			continue
-		case p.Path != v.Path:
-			text = fmt.Sprintf("the master (pid %d) finds %s, this shell %s", body.PID, cmp.Or(v.Path, "nothing"), cmp.Or(p.Path, "nothing"))
-		case p.Found && p.LoggedIn != v.LoggedIn:
-			text = fmt.Sprintf("for the master (pid %d) it is otherwise: %s", body.PID, oneLine(v.Detail))
 		}
-		if names := missingSecrets(cfg, v); len(names) > 0 && text != "" {
+		text := fmt.Sprintf("for the master (pid %d) it is otherwise: %s", body.PID, strings.TrimPrefix(v.Path+", "+oneLine(v.Detail), ", "))
+		if names := missingSecrets(cfg, v); len(names) > 0 {
 			text += "; it lacks " + strings.Join(names, ", ") + " of this shell"
 		}
-		found = append(found, warnIf(text != "", l.name, text, restart(body.Background)+", and call stint from this shell")...)
+		found = append(found, finding{l.name, healthWarn, text, restart(body.Background) + ", and call stint from this shell"})
 	}
 	return found
 }
