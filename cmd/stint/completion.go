@@ -32,16 +32,12 @@ func (a *app) completeIDs(statuses ...state.Status) cobra.CompletionFunc {
 }
 
 // sessionNames returns the keys of the sessions of a running master, each once.
-func (a *app) sessionNames(ctx context.Context) (names []string) {
+func (a *app) sessionNames(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
 	list, _ := ask(ctx, a.callRunning, func(cl *client.Client) ([]state.Session, error) { return cl.Sessions(ctx) }) // without an answer there is nothing to offer
-	for _, s := range list {
-		if !slices.Contains(names, s.Key) { // several agents
-			names = append(names, s.Key)
-		}
-	}
-	return names
+	names := slices.Sorted(slices.Values(mapped(list, func(s *state.Session) string { return s.Key })))
+	return slices.Compact(names) // of several agents
 }
 
 // completeTask offers values for the options of a new task.
