@@ -305,22 +305,11 @@ func classOf(msg string) state.Class {
 
 var (
 	againAt = lazy.Regexp(`(?i)try again at (?:([a-z]{3} \d{1,2})(?:st|nd|rd|th)?(, \d{4} ))?(\d{1,2}:\d{2} [ap]m)`)
-	againIn = lazy.Regexp(`(?i)try again in ((?:(?:and )?(?:\d+(?:\.\d+)?|less than a|an|a) ?[a-z]+[, ]*)+)`)
-	amount  = lazy.Regexp(`(?i)(\d+(?:\.\d+)?|less than a|\ban?\b) ?([a-z]+)`)
+	againIn = lazy.Regexp(`(?i)try again in ((?:\d+(?:\.\d+)?(?:ms|[hms]))+\b|\d+ s)`) // 6m0s, 1.9s, 20 seconds
 )
 
-// units are those of an amount.
-var units = map[string]time.Duration{
-	"ms": time.Millisecond, "millisecond": time.Millisecond, "milliseconds": time.Millisecond,
-	"s": time.Second, "sec": time.Second, "secs": time.Second, "second": time.Second, "seconds": time.Second,
-	"m": time.Minute, "min": time.Minute, "mins": time.Minute, "minute": time.Minute, "minutes": time.Minute,
-	"h": time.Hour, "hr": time.Hour, "hrs": time.Hour, "hour": time.Hour, "hours": time.Hour,
-	"d": 24 * time.Hour, "day": 24 * time.Hour, "days": 24 * time.Hour,
-}
-
-// retryAt reads when codex says that one may try again: "at 3:47 AM" (today, in
-// the zone of now), "at Nov 25th, 2026 3:47 AM", "in 2 hours 5 minutes", "in
-// 1.9s". The zero time says that it does not say.
+// retryAt reads when codex says that one may try again: "at 3:47 AM" (today, in the zone of now),
+// "at Nov 25th, 2026 3:47 AM", "in 6m0s". The zero time says that it does not say.
 func retryAt(msg string, now time.Time) time.Time {
 	if m := againAt().FindStringSubmatch(msg); m != nil {
 		return clockTime(m[1]+m[2], strings.ToUpper(m[3]), now)
@@ -329,14 +318,7 @@ func retryAt(msg string, now time.Time) time.Time {
 	if m == nil {
 		return time.Time{}
 	}
-	var wait time.Duration
-	for _, a := range amount().FindAllStringSubmatch(m[1], -1) {
-		n, err := strconv.ParseFloat(a[1], 64)
-		if err != nil {
-			n = 1 // "an hour", "less than a minute"
-		}
-		wait += time.Duration(min(n*float64(units[strings.ToLower(a[2])]), 1e17)) // so that no sum overflows
-	}
+	wait, _ := time.ParseDuration(strings.ToLower(strings.ReplaceAll(m[1], " ", ""))) // without it there is no wait
 	return agent.After(now, wait)
 }
 
