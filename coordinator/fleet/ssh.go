@@ -59,9 +59,6 @@ type unreachableError struct{ text string }
 
 func (e *unreachableError) Error() string { return e.text }
 
-// quote returns a constant script as one word for a shell.
-func quote(script string) string { return "'" + strings.ReplaceAll(script, "'", `'\''`) + "'" }
-
 // onFile runs a script for a file on a server, with these lines and then content as its input.
 func (f *Fleet) onFile(ctx context.Context, server, file, script string, content []byte, lines ...string) ([]byte, error) {
 	out, err := f.remote(ctx, server, asOwner, script, content, slices.Insert(lines, 0, file)...)
@@ -74,7 +71,7 @@ func (f *Fleet) onFile(ctx context.Context, server, file, script string, content
 // remote runs a script on a server, with inner as its $1, and returns what it prints.
 func (f *Fleet) remote(ctx context.Context, server, script, inner string, content []byte, lines ...string) ([]byte, error) {
 	i := slices.IndexFunc(f.opts.Servers, func(s Server) bool { return s.ID == server })
-	command := "echo stint; exec sh -c " + quote(script) + " sh " + quote(inner)
+	command := "echo stint; exec sh -c " + state.ShellQuote(script) + " sh " + state.ShellQuote(inner)
 	select {
 	case f.ssh[server] <- struct{}{}:
 		defer func() { <-f.ssh[server] }()
