@@ -61,14 +61,7 @@ func TestLogRanges(t *testing.T) {
 		{"", "bytes=x", 416, "", ""},
 		{"", "bytes=-", 416, "", ""},
 		{"", "lines=1-2", 416, "", ""},
-		{"?tail=2", "", 200, "four\nfive\n", ""},
-		{"?tail=99", "", 200, text, ""},
-		{"?tail=0", "", 200, text, ""},
-		{"?tail=2", "bytes=5-", 206, "five\n", "bytes 5-9/10"},
 		{"?run=1", "bytes=-3", 206, text[5:8], "bytes 5-7/8"},
-		{"?run=r2&tail=1", "", 200, "five\n", ""},
-		{"?tail=-1", "", 422, "", ""},
-		{"?tail=1&follow=true", "", 422, "", ""},
 	} {
 		w := get(s, path+c.query, "Range: "+c.header)
 		if w.Code != c.status || w.Header().Get("Content-Range") != c.contentRange && (c.status < 400 || c.contentRange != "") {
@@ -97,9 +90,6 @@ func TestLogThatGrows(t *testing.T) {
 	goOn := fmt.Sprintf("Range: bytes=%d-", size)
 	if w := get(s, path, goOn, same); w.Code != 206 || w.Body.String() != "more\n" {
 		t.Errorf("what was added: %d %.50q", w.Code, w.Body)
-	}
-	if w := get(s, path+"?tail=1", same); w.Header().Get("ETag") != "" {
-		t.Errorf("what a tail begins with stays the same: %s", w.Header().Get("ETag"))
 	}
 
 	file := filepath.Join(m.RunDir("r2"), "stdout")
@@ -272,7 +262,7 @@ func TestNoLinkOfARunIsFollowed(t *testing.T) {
 			must(t, put(filepath.Join(m.RunDir("r1"), name)))
 		}
 		s := newServer(m, Options{})
-		for _, query := range []string{"", "?run=r1", "?stream=stderr", "?stream=prompt", "?tail=1", "?follow=true"} {
+		for _, query := range []string{"", "?run=r1", "?stream=stderr", "?stream=prompt", "?follow=true"} {
 			w := get(s, "/v1/tasks/a/logs"+query)
 			p := decode[wire.Problem](t, w.Body.Bytes())
 			if w.Code != 409 || p.Code != task.CodeConflict || !strings.Contains(p.Detail, "is not read") || p.Hint == "" {

@@ -18,7 +18,6 @@ type logsInput struct {
 	Stream string `query:"stream" default:"stdout" enum:"events,stdout,stderr,prompt" doc:"Which output: what happened, one event a line in JSON, the same for all agents; what the run wrote to stdout or stderr, as it is; or the prompt that its agent read" example:"stdout"`
 	Follow bool   `query:"follow" doc:"Go on until the task has ended, over all its runs from those of the present attempt on" example:"false"`
 	Run    string `query:"run" doc:"Only that run of the task: its id, a unique piece of it, or the number from 1 of one of its agent" example:"1"`
-	Tail   int    `query:"tail" minimum:"0" doc:"Only the last so many lines; 0: all" example:"100"`
 	IfNone string `header:"If-None-Match" doc:"ETag of an answer before: if nothing was written since, the answer is 304 without a body" example:"\"5e1f-4c\""` // net/http looks at it
 	Range  string `header:"Range" doc:"Of bytes of what there is now, such as bytes=0-999, or bytes=-1000 for the last ones. With If-Range and the ETag of an answer before, it is only heeded if what was read is still the beginning. Not with follow" example:"bytes=-1000"`
 }
@@ -49,14 +48,11 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*streamOutput, error)
 	if err != nil {
 		return nil, err
 	}
-	if in.Follow && in.Tail > 0 {
-		return nil, &task.Error{Code: task.CodeInvalid, Message: "tail and follow exclude each other", Hint: "leave one of them out", Field: "tail"}
-	}
 	of := logs.Stream{Master: s.rooms, Name: in.Stream}
 	if in.Stream == "stdout" || in.Stream == "stderr" { // stint wrote the others, without secrets but those that its user has typed
 		of.Redact = s.opts.Redact
 	}
-	content, begin, err := of.Open(&t, in.Run, in.Tail)
+	content, err := of.Open(&t, in.Run)
 	if in.Follow && !errors.Is(err, &task.Error{Code: task.CodeConflict}) {
 		if err == nil {
 			_ = content.Close() // it was only looked at
@@ -82,15 +78,13 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*streamOutput, error)
 	return &streamOutput{Body: func(w http.ResponseWriter, r *http.Request) {
 		defer func() { _ = content.Close() }() // it was only read
 		w.Header().Set("Content-Type", textPlain)
-		if in.Tail == 0 { // a tail begins with something else after each line
-			begin := `"` + content.Begin() + "-"
-			tag := begin + strconv.FormatInt(content.Size(), 36) + `"`
-			w.Header().Set("ETag", tag)
-			if strings.HasPrefix(r.Header.Get("If-Range"), begin) {
-				r.Header.Set("If-Range", tag) // what the client has is still the beginning
-			}
+		begin := `"` + content.Begin() + "-"
+		tag := begin + strconv.FormatInt(content.Size(), 36) + `"`
+		w.Header().Set("ETag", tag)
+		if strings.HasPrefix(r.Header.Get("If-Range"), begin) {
+			r.Header.Set("If-Range", tag) // what the client has is still the beginning
 		}
-		http.ServeContent(&rangeWriter{ResponseWriter: w}, r, "", time.Time{}, io.NewSectionReader(content, begin, content.Size()-begin))
+		http.ServeContent(&rangeWriter{ResponseWriter: w}, r, "", time.Time{}, io.NewSectionReader(content, 0, content.Size()))
 	}}, nil
 }
 

@@ -143,15 +143,6 @@ func (o *Outputs) ReadAt(b []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// Tail returns where the last so many lines begin; 0 is none. A line without its end counts.
-func (o *Outputs) Tail(lines int) (off int64, err error) {
-	b := durable.Backward{R: o, Begin: o.size, Limit: 64 << 10}
-	for off = o.size; lines > 0 && off > 0 && err == nil; lines-- {
-		_, off, err = b.Line()
-	}
-	return off, err
-}
-
 // OpenOutput opens a file of a run's directory for reading. A command may have put another thing
 // there: it follows no link and waits for no pipe, which is an error with [task.CodeConflict].
 func OpenOutput(runDir, name string) (*os.File, error) {

@@ -123,39 +123,6 @@ func TestOutputsOfWhatIsNoFile(t *testing.T) {
 	}
 }
 
-func TestTail(t *testing.T) {
-	long := strings.Repeat("y", 200<<10)
-	for _, c := range []struct {
-		text  string
-		lines int
-		want  string
-	}{
-		{"", 1, ""},
-		{"a", 1, "a"},
-		{"a\n", 1, "a\n"},
-		{"a\nb", 1, "b"},
-		{"a\nb\n", 1, "b\n"},
-		{"a\nb\n", 2, "a\nb\n"},
-		{"a\nb\n", 3, "a\nb\n"},
-		{"a\nb\n", 0, ""},
-		{"\n\n\n", 1, "\n"},
-		{"\n\n\n", 2, "\n\n"},
-		{"a\n" + long, 1, long},
-		{"a\n" + long, 2, "a\n" + long},
-		{"a\n" + long + "\nb\n", 2, long + "\nb\n"},
-		{strings.Repeat("0123456789abcde\n", 10000), 5000, strings.Repeat("0123456789abcde\n", 5000)},
-	} {
-		for cut := 0; cut <= len(c.text); cut += max(1, len(c.text)/3) { // over two files
-			o := openOutputs(t, newFile(t, c.text[:cut]).Name(), newFile(t, c.text[cut:]).Name())
-			off, err := o.Tail(c.lines)
-			must(t, err)
-			if got := c.text[off:]; got != c.want {
-				t.Errorf("%d lines of %.10q (%d bytes): %.10q, want %.10q", c.lines, c.text, len(c.text), got, c.want)
-			}
-		}
-	}
-}
-
 // TestOutputsAreMasked: what a reader gets has no secret, also of one that began in a piece before, and while
 // the file grows no beginning of one. It stays the same log.
 func TestOutputsAreMasked(t *testing.T) {

@@ -40,13 +40,12 @@ type Stream struct {
 // files names the file of a run that holds a stream.
 var files = map[string]string{"events": rundir.EventsName, "stdout": "stdout", "stderr": rundir.StderrName, "prompt": rundir.PromptName}
 
-// Open opens the stream of a task's runs as it is now, and returns where its last lines begin, which tail counts; 0
-// stands for all. It is that of one run, or, where run is "", of those of the last attempt, in their order. Of
-// prompts, which repeat themselves, it is the last.
-func (s *Stream) Open(t *state.Task, run string, tail int) (content *rundir.Outputs, begin int64, err error) {
+// Open opens the stream of a task's runs as it is now. It is that of one run, or, where run is "", of those of
+// the last attempt, in their order. Of prompts, which repeat themselves, it is the last.
+func (s *Stream) Open(t *state.Task, run string) (*rundir.Outputs, error) {
 	ids, err := chooseRuns(t, run)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	var paths []string
 	for _, id := range ids {
@@ -61,21 +60,14 @@ func (s *Stream) Open(t *state.Task, run string, tail int) (content *rundir.Outp
 	}
 	if len(paths) == 0 && t.Status != state.Running { // one that runs may still write it
 		if err := rundir.Removed(t, s.Master.RunDir(ids[len(ids)-1])); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		return nil, 0, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, files[s.Name]), Hint: "it was removed, or never written"}
+		return nil, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, files[s.Name]), Hint: "it was removed, or never written"}
 	}
 	if s.Name == "prompt" {
 		paths = paths[max(0, len(paths)-1):]
 	}
-	content, err = rundir.OpenOutputs(paths, s.Redact, t.Status == state.Running)
-	if err != nil || tail == 0 {
-		return content, 0, err
-	}
-	if begin, err = content.Tail(tail); err != nil {
-		return nil, 0, errors.Join(err, content.Close())
-	}
-	return content, begin, nil
+	return rundir.OpenOutputs(paths, s.Redact, t.Status == state.Running)
 }
 
 // Follow copies the stream of the task of that id to w while it is written, and looks at the files at least every
