@@ -79,7 +79,7 @@ var apiCalls = []apiCall{
 	{operation: "task-prompt", status: 200},
 	{operation: "task-logs", status: 200},
 	{operation: "task-logs", query: "follow=true", status: 200},
-	{operation: "task-logs", query: "tail=1&run=1", status: 200},
+	{operation: "task-logs", query: "run=1", status: 200},
 	{operation: "task-logs", headers: []string{"Range: bytes=-3"}, status: 206},
 	{operation: "task-logs", headers: []string{"Range: bytes=1000000-"}, status: 416},
 	{operation: "task-runs", status: 200},
