@@ -34,10 +34,8 @@
 // is left out, whatever becomes of them between two pages. A long transcript is read from its end on: older.
 //
 // A log (package logs) that is not followed, and a collected file, can be asked for in pieces by Range. A log is then what its
-// runs have written until now, one behind the other, with a line where something was cut out. Its ETag has the digest of its
-// beginning and its length. A client that goes on where it left off sends it as If-Range: only the beginning counts there, and
-// if that is another, the answer has all of it. The digest changes a few times in the first 4 KiB of a run. Files are sent to
-// be saved, under a policy that lets no browser show them.
+// runs have written until now, one behind the other, with a line where something was cut out. Files are sent to be saved, under a
+// policy that lets no browser show them.
 //
 // # Long requests
 //

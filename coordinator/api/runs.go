@@ -42,7 +42,7 @@ func (s *Server) runRoutes() {
 		return s.rooms.Files(ctx, in.ID, in.Run)
 	})
 	register(s, op(http.MethodGet, "/v1/tasks/{id}/files/{name}", "task-file", "Read a file of a task", "The content, in whole or the part that Range names.", http.StatusRequestedRangeNotSatisfiable).alias("/v1/tasks/{id}/files/{name...}"), s.file) // the other path has a name with slashes
-	register(s, op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "Read what the runs of a task wrote", "The runs of the last attempt, in their order, or with run one of them. Of stream=events each line is a LogEvent, and stint logs shows it. With follow the answer goes on until the task has ended. Without follow it has an ETag: with If-None-Match the answer is 304 while nothing was added.", http.StatusRequestedRangeNotSatisfiable), s.logs)
+	register(s, op(http.MethodGet, "/v1/tasks/{id}/logs", "task-logs", "Read what the runs of a task wrote", "The runs of the last attempt, in their order, or with run one of them. Of stream=events each line is a LogEvent, and stint logs shows it. With follow the answer goes on until the task has ended.", http.StatusRequestedRangeNotSatisfiable), s.logs)
 }
 
 func (s *Server) file(ctx context.Context, in *fileInput) (*streamOutput, error) {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"stint/coordinator/api/logs"
@@ -18,8 +16,7 @@ type logsInput struct {
 	Stream string `query:"stream" default:"stdout" enum:"events,stdout,stderr,prompt" doc:"Which output: what happened, one event a line in JSON, the same for all agents; what the run wrote to stdout or stderr, as it is; or the prompt that its agent read" example:"stdout"`
 	Follow bool   `query:"follow" doc:"Go on until the task has ended, over all its runs from those of the present attempt on" example:"false"`
 	Run    string `query:"run" doc:"Only that run of the task: its id, a unique piece of it, or the number from 1 of one of its agent" example:"1"`
-	IfNone string `header:"If-None-Match" doc:"ETag of an answer before: if nothing was written since, the answer is 304 without a body" example:"\"5e1f-4c\""` // net/http looks at it
-	Range  string `header:"Range" doc:"Of bytes of what there is now, such as bytes=0-999, or bytes=-1000 for the last ones. With If-Range and the ETag of an answer before, it is only heeded if what was read is still the beginning. Not with follow" example:"bytes=-1000"`
+	Range  string `header:"Range" doc:"Of bytes of what there is now, such as bytes=0-999, or bytes=-1000 for the last ones. Not with follow" example:"bytes=-1000"`
 }
 
 // newStream returns what to write a stream to; its header is sent with the first write.
@@ -78,12 +75,6 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*streamOutput, error)
 	return &streamOutput{Body: func(w http.ResponseWriter, r *http.Request) {
 		defer func() { _ = content.Close() }() // it was only read
 		w.Header().Set("Content-Type", textPlain)
-		begin := `"` + content.Begin() + "-"
-		tag := begin + strconv.FormatInt(content.Size(), 36) + `"`
-		w.Header().Set("ETag", tag)
-		if strings.HasPrefix(r.Header.Get("If-Range"), begin) {
-			r.Header.Set("If-Range", tag) // what the client has is still the beginning
-		}
 		http.ServeContent(&rangeWriter{ResponseWriter: w}, r, "", time.Time{}, io.NewSectionReader(content, 0, content.Size()))
 	}}, nil
 }

@@ -1,11 +1,7 @@
 package rundir
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -23,7 +19,6 @@ type Outputs struct {
 	redact *redact.Filter
 	parts  []part
 	size   int64
-	begin  hash.Hash // of which files they are, and how they begin
 }
 
 // A part is a file in the whole.
@@ -53,7 +48,7 @@ func Tidy(runDir string) {
 // OpenOutputs opens files as [OpenOutput] does, for a reader who gets them masked by a filter, which
 // may be nil. A stderr that is not there is an empty one: see Tidy. Of a last file that grows, what a secret may begin with is left out. The caller closes them.
 func OpenOutputs(paths []string, filter *redact.Filter, grows bool) (*Outputs, error) {
-	o := &Outputs{redact: filter, begin: sha256.New()}
+	o := &Outputs{redact: filter}
 	for _, path := range paths {
 		f, err := OpenOutput(filepath.Split(path))
 		if filepath.Base(path) == StderrName && errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +63,7 @@ func OpenOutputs(paths []string, filter *redact.Filter, grows bool) (*Outputs, e
 	}
 	if grows && len(o.parts) > 0 {
 		last := &o.parts[len(o.parts)-1]
-		end := make([]byte, min(last.size, firstBlock))
+		end := make([]byte, min(last.size, lastBlock))
 		n, err := last.file.ReadAt(end, last.size-int64(len(end)))
 		if err != nil && !errors.Is(err, io.EOF) { // it may have been emptied
 			return nil, errors.Join(err, o.Close())
@@ -79,11 +74,10 @@ func OpenOutputs(paths []string, filter *redact.Filter, grows bool) (*Outputs, e
 	return o, nil
 }
 
-// firstBlock is how much of a file tells one content of it from another.
-const firstBlock = 4096
+// lastBlock is how much of the end of a file is looked at for the beginning of a secret.
+const lastBlock = 4096
 
-// add puts a file behind those that are there, and notes which file it is and how it begins: another may get its name, and a
-// run may empty its own and write on. Of a short file it takes 1, 16 or 256 bytes, so that these change seldom while it grows.
+// add puts a file behind those that are there.
 func (o *Outputs) add(f *os.File) error {
 	o.parts = append(o.parts, part{at: o.size, file: f})
 	fi, err := f.Stat()
@@ -92,16 +86,6 @@ func (o *Outputs) add(f *os.File) error {
 	}
 	o.parts[len(o.parts)-1].size = fi.Size()
 	o.size += fi.Size()
-	n := int64(0)
-	for k := int64(1); k <= min(fi.Size(), firstBlock); k *= 16 {
-		n = k
-	}
-	b := make([]byte, n)
-	if _, err := o.redact.ReadAt(f, b, 0); err != nil && !errors.Is(err, io.EOF) { // it may have been emptied
-		return err
-	}
-	o.begin.Write(fmt.Appendf(nil, "%q %d %q\n", f.Name(), n, b))
-	o.begin.Write(fmt.Appendf(nil, "%d %d\n", statOf(fi).Dev, statOf(fi).Ino))
 	return nil
 }
 
@@ -113,10 +97,6 @@ func (o *Outputs) Close() error {
 	}
 	return err
 }
-
-// Begin names what the whole begins with: while it stays the same, what comes later is
-// only added at the end. It changes when a file is replaced or begins with other bytes, when another run follows, and a few times while a file is short.
-func (o *Outputs) Begin() string { return hex.EncodeToString(o.begin.Sum(nil)[:16]) }
 
 // Size returns the length of the whole in bytes.
 func (o *Outputs) Size() int64 { return o.size }
