@@ -33,14 +33,10 @@ type (
 	// is refused: who sends one wants something else than would be done.
 	noBody struct{}
 
-	// readInput names a task that the client may have as it is.
-	readInput struct {
+	// getInput names a task that the client may have as it is.
+	getInput struct {
 		Ref
 		IfNoneMatch []string `header:"If-None-Match" doc:"ETag of the task as you have it. If the task has no newer record, the answer is 304 without a body" example:"\"1043\""`
-	}
-
-	getInput struct {
-		readInput
 		sharedInput
 	}
 
@@ -124,30 +120,28 @@ func (s *Server) task(ctx context.Context, in *getInput) (*taskOutput, error) {
 		return nil, err
 	}
 	out, err := s.answer(task(ctx, in.ID))
-	if err == nil && shared != nil { // the ledger does not know it
+	if err != nil {
+		return nil, err
+	}
+	if shared != nil { // the ledger does not know it
 		out.Body.Waits, out.Body.Why = "", ""
 	}
-	return in.answer(out, err)
+	if out.ETag != "" && slices.ContainsFunc(in.IfNoneMatch, func(tag string) bool {
+		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
+		return tag == out.ETag || tag == "*"
+	}) {
+		out.Status = http.StatusNotModified
+	}
+	return out, nil
 }
 
-func (s *Server) wait(ctx context.Context, in *readInput) (*taskOutput, error) {
+func (s *Server) wait(ctx context.Context, in *Ref) (*taskOutput, error) {
 	done, err := s.beginWait(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	return in.answer(s.answer(s.rooms.Wait(ctx, in.ID)))
-}
-
-// answer leaves the task out of the answer if the client has it.
-func (in *readInput) answer(t *taskOutput, err error) (*taskOutput, error) {
-	if err == nil && t.ETag != "" && slices.ContainsFunc(in.IfNoneMatch, func(tag string) bool {
-		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
-		return tag == t.ETag || tag == "*"
-	}) {
-		t.Status = http.StatusNotModified
-	}
-	return t, err
+	return s.answer(s.rooms.Wait(ctx, in.ID))
 }
 
 // cancel ends a task. A run may cancel only what its own task's agent has asked for.
