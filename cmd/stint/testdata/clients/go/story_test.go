@@ -46,7 +46,7 @@ func TestStory(t *testing.T) {
 	expect(t, wrong.ApplicationproblemJSON422 != nil && *wrong.ApplicationproblemJSON422.Field == "workspace", "a wrong body", wrong.Body)
 
 	// Wait, get, and get what has not changed.
-	done := must(client.WaitTaskWithResponse(ctx, id, nil))
+	done := must(client.WaitTaskWithResponse(ctx, id))
 	expect(t, done.JSON200 != nil && done.JSON200.Status == StatusDone && *done.JSON200.Result == "hello", "wait", done.Body)
 	got := must(client.GetTaskWithResponse(ctx, id, nil))
 	expect(t, got.JSON200 != nil && *got.JSON200.Prompt == spec.Prompt && len(*got.JSON200.OutputFiles) == 1, "get", got.Body)
@@ -60,7 +60,7 @@ func TestStory(t *testing.T) {
 	expect(t, runs.JSON200 != nil && len(runs.JSON200.Runs) == 1, "runs", runs.Body)
 	file := must(client.TaskFileWithResponse(ctx, id, "out.txt", nil))
 	expect(t, strings.TrimSpace(string(file.Body)) == "kept", "file", file.Body)
-	logs := must(client.TaskLogsWithResponse(ctx, id, &TaskLogsParams{Tail: new(int64(1))}))
+	logs := must(client.TaskLogsWithResponse(ctx, id, &TaskLogsParams{Range: new("bytes=-1000")}))
 	expect(t, logs.StatusCode() == http.StatusOK && len(logs.Body) > 0, "logs", logs.Body)
 	shown := must(client.GetSessionWithResponse(ctx, session, nil))
 	expect(t, shown.JSON200 != nil && shown.JSON200.Tasks[0].Id == id && len(shown.JSON200.Transcript) == 2, "session", shown.Body)
