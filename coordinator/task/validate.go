@@ -164,18 +164,9 @@ func CheckPrompt(text string) error {
 	case len(text) > MaxPrompt:
 		return Wrong("prompt", "put the text into a file of the workspace and name it in the prompt", "the prompt has more than the %d bytes that are taken", MaxPrompt)
 	case !utf8.ValidString(text):
-		return Wrong("prompt", "convert it, for example with: iconv -t UTF-8", "the prompt is not valid UTF-8 at byte %d", firstInvalid(text))
+		return Wrong("prompt", "convert it, for example with: iconv -t UTF-8", "the prompt is not valid UTF-8")
 	}
 	return nil
-}
-
-func firstInvalid(text string) int {
-	for i, r := range text {
-		if r == utf8.RuneError && !strings.HasPrefix(text[i:], string(r)) {
-			return i
-		}
-	}
-	return len(text)
 }
 
 // CheckSessionKey returns what is wrong with the name of a session; nil if nothing is.
