@@ -5,11 +5,8 @@ package request
 
 import (
 	"encoding/json"
-	"fmt"
-	"net/http"
 	"slices"
 
-	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
 
@@ -27,19 +24,9 @@ type Batch struct{ Tasks }
 
 // read decodes a body.
 func (b *Batch) read(data []byte) error {
-	err := b.Tasks.read(data)
+	err := task.Decode(data, &b.Specs)
 	if !b.IsList && json.Valid(data) {
 		return task.Invalid("send [{…}, …]; a single task goes to /v1/tasks", "the body is not a list of tasks")
-	}
-	return err
-}
-
-// read decodes a body.
-func (b *Task) read(data []byte) (err error) {
-	err = task.Decode(data, &b.Specs)
-	if !b.IsList && len(data) > wire.MaxBody {
-		return wire.NewProblem(http.StatusRequestEntityTooLarge,
-			fmt.Sprintf("the task has more than the %d bytes that are taken", wire.MaxBody), "put long texts into files of the workspace and name them in the prompt")
 	}
 	return err
 }
