@@ -288,7 +288,7 @@ func TestLoopShutdown(t *testing.T) {
 				t.Errorf("why: %q", why)
 			}
 			time.Sleep(5 * time.Minute)
-			if why, _ := w.c.Why(id); why != running+"; no output for 5m" {
+			if why, _ := w.c.Why(id); why != running+"; no output for 5m00s" {
 				t.Errorf("why, later: %q", why)
 			}
 			w.close()

@@ -438,12 +438,12 @@ func TestSilenceShows(t *testing.T) {
 			speaks bool
 			want   string
 		}{
-			{24 * time.Second, false, ""},
-			{time.Second, false, "; no output for 25s, ended as stalled at 2m"},
+			{59 * time.Second, false, ""},
+			{time.Second, false, "; no output for 1m00s, ended as stalled at 2m"},
 			{time.Minute, true, ""},
-			{time.Minute, false, ""},
-			{time.Second, false, "; no output for 1m1s, ended as stalled at 10m"},
-			{8 * time.Minute, false, "; no output for 9m, ended as stalled at 10m"},
+			{59 * time.Second, false, ""},
+			{time.Second, false, "; no output for 1m00s, ended as stalled at 10m"},
+			{8 * time.Minute, false, "; no output for 9m00s, ended as stalled at 10m"},
 		} {
 			if time.Sleep(step.after); step.speaks {
 				speak <- struct{}{}

@@ -238,9 +238,8 @@ func (q *Query) runOf(id string) *attempt.Run {
 	return q.live.RunOf(id)
 }
 
-// silence returns for how long a running task has put nothing out; "" if that is not remarkable.
+// silence returns for how long a running task has put nothing out; "" if that is less than a minute.
 func (q *Query) silence(id string, now time.Time) string {
-	const silentAfter = time.Minute // of an agent, if its idle limit is not so short that it is told earlier
 	r := q.runOf(id)
 	if r == nil || r.Settling.Load() {
 		return ""
@@ -249,19 +248,12 @@ func (q *Query) silence(id string, now time.Time) string {
 	if out := r.LastOutput.Load(); out != nil {
 		last, limit = *out, q.tasks.Config.IdleTimeout
 	}
-	if r.Task.Phase == state.PhaseVerify {
-		limit = 0 // it has its own limit, however silent it is
-	}
 	quiet := now.Sub(last)
-	if quiet <= silentAfter && (limit <= 0 || quiet <= limit/5) {
+	if quiet < time.Minute {
 		return ""
 	}
-	unit := time.Second
-	if quiet >= 2*time.Minute {
-		unit = time.Minute
-	}
-	text := "; no output for " + task.FormatLimit(quiet.Truncate(unit))
-	if limit > 0 {
+	text := "; no output for " + task.FormatElapsed(quiet)
+	if limit > 0 && r.Task.Phase != state.PhaseVerify { // which has its own limit, however silent it is
 		text += ", ended as " + string(state.ClassStalled) + " at " + task.FormatLimit(limit)
 	}
 	return text
