@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"math"
 	"slices"
@@ -80,7 +79,7 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 	if err != nil {
 		return nil, nil, err
 	}
-	b, have := newBook(ledger.TaskFiles, queue.BytesReader(data), entries), map[uint64]bool{}
+	b := newBook(ledger.TaskFiles, queue.BytesReader(data), entries)
 	st := b.tasks
 	found := ledger.CheckJournal(data, func(s *ledger.Section) bool {
 		if at, err := state.ParseTime(s.Value(state.KeyUpdatedAt)); err == nil && at.After(d.LastRecord) && !at.After(now) {
@@ -88,24 +87,13 @@ func ReadDigest(ctx context.Context, dir, root string, since, now time.Time, isU
 			d.silence(st, root, at, s.Value(state.KeyReason) == string(state.ClassInterrupted))
 			d.LastRecord = at
 		}
-		have[s.Seq] = true
 		_ = st.Apply(s) // what the fold refuses has no effect
 		return ctx.Err() == nil
 	})
-	lost, isDamaged := 0, slices.ContainsFunc(found, func(f *ledger.SyntaxError) bool { return f.Torn == 0 })
-	doc := ledger.Parse(snap.Data)
-	for i := range doc.Sections {
-		if seq := doc.Sections[i].Seq; seq > 0 && !have[seq] {
-			lost++
-			isDamaged = isDamaged || seq > st.Seq()
-		}
-	}
+	isDamaged := slices.ContainsFunc(found, func(f *ledger.SyntaxError) bool { return f.Torn == 0 }) ||
+		slices.ContainsFunc(ledger.Parse(snap.Data).Sections, func(s ledger.Section) bool { return s.Seq > st.Seq() })
 	if isDamaged {
-		what := "damaged"
-		if data == nil {
-			what = "missing"
-		}
-		d.Journal = fmt.Sprintf("journal.md is %s: %d records of tasks.md are not in it, and not in this digest; the next master takes them from there; to check: stint fsck", what, lost)
+		d.Journal = "journal.md is damaged or missing: what only tasks.md has is not in this digest; the next master takes it from there; to check: stint fsck"
 	}
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
