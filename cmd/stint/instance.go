@@ -53,9 +53,14 @@ func (a *app) instanceCommand() *cobra.Command {
 		a.instanceAct("recover", "restart an instance, and wait until it answers"))
 }
 
-// fromMaster makes a request to the master.
+// fromMaster makes a request to the master, for which the state directory is made.
 func fromMaster[T any](a *app, c *cobra.Command, method, path string, in any) (T, error) {
 	a.creates = true
+	return request[T](a, c, method, path, in)
+}
+
+// request makes a request to the master.
+func request[T any](a *app, c *cobra.Command, method, path string, in any) (T, error) {
 	return ask(c.Context(), a.callOrOpen, func(cl *client.Client) (T, error) { return client.Fetch[T](c.Context(), cl, method, path, in) })
 }
 

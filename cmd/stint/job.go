@@ -3,13 +3,16 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state/jobs"
 )
@@ -33,7 +36,7 @@ func (a *app) jobAddCommand() *cobra.Command {
 			return err
 		}
 		a.creates, a.ids = true, true
-		return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.EnqueueJob(c.Context(), s) })
+		return a.onJob(c, http.MethodPost, jobsPath, s)
 	})
 	c.Long = strings.Join(wrap("Add a due job. TYPE is one of "+strings.Join(jobs.ObjectTypes, ", ")+"; OBJECT is the id of the object; ACTION is one of "+
 		strings.Join(jobs.Actions, ", ")+". The same object, action and time make one job, however often you add it.", 80), "\n")
@@ -67,9 +70,12 @@ func laterTime(option, text string) (time.Time, error) {
 	return at, nil
 }
 
+// jobsPath is where a master has due jobs.
+const jobsPath = "/v1/scheduler/jobs"
+
 // onJob makes a request, and prints the job that it returns.
-func (a *app) onJob(c *cobra.Command, request func(*client.Client) (jobs.Job, error)) error {
-	job, err := ask(c.Context(), a.callOrOpen, request)
+func (a *app) onJob(c *cobra.Command, method, path string, in any) error {
+	job, err := request[jobs.Job](a, c, method, path, in)
 	if err != nil {
 		return err
 	}
@@ -96,14 +102,14 @@ func jobStatus(j *jobs.Job) string {
 const maxReason = 300
 
 // listJobs makes a request, and prints the jobs that it returns: as JSON, ids or a table.
-func (a *app) listJobs(c *cobra.Command, none string, request func(*client.Client) ([]jobs.Job, error)) error {
-	list, err := ask(c.Context(), a.callOrOpen, request)
+func (a *app) listJobs(c *cobra.Command, none, method, path string, in any) error {
+	out, err := request[wire.JobsBody](a, c, method, path, in)
 	if err != nil {
 		return err
 	}
 	defer a.warnFindings(c.Context())
 	head := []string{"JOB", "OBJECT", "ACTION", "DUE", "PRIORITY", "STATUS", "WHY"}
-	return printTable(a, list, nil, none, head, []string{"WHY", "PRIORITY", "OBJECT"}, func(j jobs.Job) (string, []string) {
+	return printTable(a, out.Jobs, nil, none, head, []string{"WHY", "PRIORITY", "OBJECT"}, func(j jobs.Job) (string, []string) {
 		return j.ID, []string{shortID(j.ID), j.ObjectID, j.Action, localTime(j.RunAt), j.Priority, jobStatus(&j), oneLine(task.OneSentence(cmp.Or(j.WaitsFor, j.Reason()), maxReason))}
 	})
 }
@@ -119,7 +125,8 @@ func (a *app) jobLsCommand() *cobra.Command {
 		if f.Status != "" && !slices.Contains(jobs.Statuses, f.Status) {
 			return usage("stint job ls --help", "--status: there is no %q; there are %s", f.Status, strings.Join(jobs.Statuses, ", "))
 		}
-		return a.listJobs(c, try, func(cl *client.Client) ([]jobs.Job, error) { return cl.Jobs(c.Context(), f) })
+		q := url.Values{"status": {f.Status}, "object_id": {f.ObjectID}, "newest": {strconv.FormatBool(f.Newest)}, "limit": {strconv.Itoa(f.Limit)}}
+		return a.listJobs(c, try, http.MethodGet, jobsPath+"?"+q.Encode(), nil)
 	})))
 	c.Flags().StringVar(&f.Status, "status", "", "those of this `status`: "+strings.Join(jobs.Statuses, ", "))
 	c.Flags().StringVar(&f.ObjectID, "object", "", "those about the object with this `id`")
@@ -131,7 +138,7 @@ func (a *app) jobLsCommand() *cobra.Command {
 
 func (a *app) jobShowCommand() *cobra.Command {
 	return a.withJSON(command("show [OPTIONS] ID", "show a due job", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		j, err := ask(c.Context(), a.callOrOpen, func(cl *client.Client) (jobs.Job, error) { return cl.Job(c.Context(), args[0]) })
+		j, err := request[jobs.Job](a, c, http.MethodGet, jobsPath+"/"+url.PathEscape(args[0]), nil)
 		if err != nil {
 			return err
 		}
@@ -161,7 +168,7 @@ func (a *app) jobPullCommand() *cobra.Command {
 		if p.WorkerID == "" {
 			return usage("stint job pull --worker worker-1", "--worker is missing: it names who the jobs are handed to")
 		}
-		return a.listJobs(c, "no job is due", func(cl *client.Client) ([]jobs.Job, error) { return cl.PullJobs(c.Context(), p) })
+		return a.listJobs(c, "no job is due", http.MethodPost, jobsPath+"/pull", p)
 	})))
 	c.Flags().StringVar(&p.WorkerID, "worker", "", "`name` of the worker")
 	c.Flags().IntVarP(&p.Limit, "limit", "n", jobs.DefaultLimit, fmt.Sprintf("`number` of jobs at most, up to %d", jobs.MaxLimit))
@@ -176,7 +183,7 @@ func (a *app) jobAct(act, args, short string, body func(c *cobra.Command, args [
 		if err != nil {
 			return err
 		}
-		return a.onJob(c, func(cl *client.Client) (jobs.Job, error) { return cl.ActOnJob(c.Context(), args[0], act, v) })
+		return a.onJob(c, http.MethodPost, jobsPath+"/"+url.PathEscape(args[0])+"/"+act, v)
 	}))))
 }
 

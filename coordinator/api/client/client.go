@@ -29,7 +29,6 @@ import (
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
-	"stint/state/jobs"
 )
 
 // ErrNoMaster is what a client's calls wrap when nobody listens at the socket.
@@ -521,37 +520,6 @@ func (c *Client) JobRuns(ctx context.Context, name string, most int) ([]task.Job
 // ActOnSchedule fires a schedule, pauses or resumes it: act is run, pause or resume. at is now, and names a firing.
 func (c *Client) ActOnSchedule(ctx context.Context, name, act string, at time.Time) (task.Schedule, error) {
 	return Fetch[task.Schedule](ctx, c, http.MethodPost, "/v1/schedules/"+url.PathEscape(name)+"/"+act, wire.MomentBody{At: at})
-}
-
-// jobsPath is where due jobs are.
-const jobsPath = "/v1/scheduler/jobs"
-
-// EnqueueJob adds a due job. Where a job has its key already, that one is the answer.
-func (c *Client) EnqueueJob(ctx context.Context, spec jobs.Spec) (jobs.Job, error) {
-	return Fetch[jobs.Job](ctx, c, http.MethodPost, jobsPath, spec)
-}
-
-// Jobs returns the due jobs that f lets through.
-func (c *Client) Jobs(ctx context.Context, f jobs.Filter) ([]jobs.Job, error) {
-	q := url.Values{"status": {f.Status}, "object_id": {f.ObjectID}, "newest": {strconv.FormatBool(f.Newest)}, "limit": {strconv.Itoa(f.Limit)}}
-	out, err := Fetch[wire.JobsBody](ctx, c, http.MethodGet, jobsPath+"?"+q.Encode(), nil)
-	return out.Jobs, err
-}
-
-// Job returns a due job by its id, or a unique piece of it.
-func (c *Client) Job(ctx context.Context, ref string) (jobs.Job, error) {
-	return Fetch[jobs.Job](ctx, c, http.MethodGet, jobsPath+"/"+url.PathEscape(ref), nil)
-}
-
-// PullJobs hands jobs that are due out to a worker.
-func (c *Client) PullJobs(ctx context.Context, p jobs.Pull) ([]jobs.Job, error) {
-	out, err := Fetch[wire.JobsBody](ctx, c, http.MethodPost, jobsPath+"/pull", p)
-	return out.Jobs, err
-}
-
-// ActOnJob does one thing to a due job: act is ack, fail or retry; in is a [jobs.Ack], a [jobs.Fail] or nil.
-func (c *Client) ActOnJob(ctx context.Context, ref, act string, in any) (jobs.Job, error) {
-	return Fetch[jobs.Job](ctx, c, http.MethodPost, jobsPath+"/"+url.PathEscape(ref)+"/"+act, in)
 }
 
 // SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong. Specs without an id get
