@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -44,7 +45,7 @@ func (q *Query) Files(ctx context.Context, ref, run string) (task.TaskFiles, err
 		return list, nil
 	}
 	for _, f := range t.InputFiles {
-		list.Inputs = append(list.Inputs, task.TaskFile{Name: shortest(f.Name), Size: int64(len(f.Content))})
+		list.Inputs = append(list.Inputs, task.TaskFile{Name: path.Clean(f.Name), Size: int64(len(f.Content))})
 	}
 	for _, out := range t.OutputFiles {
 		f := q.lookAtCopy(t.RunID, out.Path)
@@ -57,25 +58,17 @@ func (q *Query) Files(ctx context.Context, ref, run string) (task.TaskFiles, err
 // namesOf returns the names of the files that came with a task, and of those that it leaves.
 func namesOf(t *state.Task) (inputs, outputs []string) {
 	for _, f := range t.InputFiles {
-		inputs = append(inputs, shortest(f.Name))
+		inputs = append(inputs, path.Clean(f.Name))
 	}
 	for _, f := range t.OutputFiles {
 		outputs = append(outputs, f.Path)
 	}
-	for _, path := range t.OutputSpec {
-		if name := shortest(path); !slices.Contains(outputs, name) {
+	for _, name := range t.OutputSpec {
+		if name = path.Clean(name); !slices.Contains(outputs, name) {
 			outputs = append(outputs, name)
 		}
 	}
 	return inputs, outputs
-}
-
-// shortest returns a path in its shortest form; one that is none stays as it is.
-func shortest(path string) string {
-	if clean, err := task.CleanPath(path); err == nil {
-		return clean
-	}
-	return path
 }
 
 // lookAtCopy returns what is known of a file in the directory of a run.
@@ -122,7 +115,7 @@ func (q *Query) OpenFile(ctx context.Context, ref, run, name string) (task.Conte
 		return task.Content{ReadSeeker: f, Modified: fi.ModTime(), Close: f.Close}, nil
 	}
 	for _, f := range t.InputFiles {
-		if run == "" && shortest(f.Name) == name {
+		if run == "" && path.Clean(f.Name) == name {
 			return task.Content{ReadSeeker: strings.NewReader(f.Content), Close: func() error { return nil }}, nil
 		}
 	}
