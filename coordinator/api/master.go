@@ -45,7 +45,7 @@ func (s *Server) monitorRoutes() {
 	})
 	register(s, op(http.MethodGet, "/v1/metrics", "metrics", "Show metrics for Prometheus", "Text of its format 0.0.4. Counters start at 0 with the master.").alias("/metrics").watching(), func(ctx context.Context, _ *struct{}) (*textOutput, error) {
 		m, due := s.rooms.Metrics(), s.rooms.Jobs.Metrics()
-		m.Shared = s.sharedLately(ctx)
+		m.Shared = s.sharedNow(ctx)
 		return &textOutput{ContentType: metrics.ContentType, Body: metrics.Text(&m, &due)}, nil
 	})
 }

@@ -41,7 +41,7 @@ func (s *Server) routes() {
 	s.browserRoutes()
 	site := &web.Site{
 		Master: s.rooms, Agents: s.opts.Agents, Topics: s.opts.Topics, Rows: s.page, Shown: s.shown,
-		Shared: s.sharedLately,
+		Shared: s.sharedNow,
 		Due: func(ctx context.Context) (due web.Due) {
 			list, err := s.rooms.Schedules.Schedules(ctx)
 			if due.Schedules = list; err != nil {

@@ -75,11 +75,6 @@ type Server struct {
 	short    atomic.Int64 // when the machine last lacked something, in Unix nanoseconds
 	usages   turnstile    // for what reads the whole ledger
 	searches turnstile    // for searches of notes
-	lately   struct {     // how the shared queue was when it was last looked at
-		sync.Mutex
-		at time.Time
-		task.SharedStatus
-	}
 }
 
 // NewServer returns a server for a master. It starts nothing: see [Server.Serve].

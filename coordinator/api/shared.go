@@ -64,19 +64,14 @@ func (s *Server) sharedPage(ctx context.Context, f state.Filter) (rows [][]byte,
 	return rows, 0, err
 }
 
-// sharedLately returns how the shared queue was within the last seconds, and waits for a second at most; nil: there is none.
-func (s *Server) sharedLately(ctx context.Context) *task.SharedStatus {
+// sharedNow returns how the shared queue is, and waits for a second at most; nil: there is none.
+func (s *Server) sharedNow(ctx context.Context) *task.SharedStatus {
 	if s.rooms.Shared == nil {
 		return nil
 	}
-	s.lately.Lock()
-	defer s.lately.Unlock()
-	if now := s.opts.Now(); now.Sub(s.lately.at) >= 5*time.Second {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		status, err := s.rooms.Shared.Status(ctx)
-		status.IsUp = err == nil
-		s.lately.at, s.lately.SharedStatus = now, status
-	}
-	return new(s.lately.SharedStatus)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	status, err := s.rooms.Shared.Status(ctx)
+	status.IsUp = err == nil
+	return &status
 }
