@@ -242,11 +242,11 @@ func TestNoLinkOfARunIsFollowed(t *testing.T) {
 		m := newFake(t)
 		m.add(state.Task{ID: "a", Status: state.Done, RunID: "r1", Steps: []state.Step{{RunID: "r1"}}})
 		must(t, os.MkdirAll(m.RunDir("r1"), 0o700))
-		for _, name := range []string{"stdout", "stderr", "prompt.md", "run.json"} {
+		for _, name := range []string{"stdout", "stderr", "run.json"} {
 			must(t, put(filepath.Join(m.RunDir("r1"), name)))
 		}
 		s := newServer(m, Options{})
-		for _, query := range []string{"", "?run=r1", "?stream=stderr", "?stream=prompt", "?follow=true"} {
+		for _, query := range []string{"", "?run=r1", "?stream=stderr", "?follow=true"} {
 			w := get(s, "/v1/tasks/a/logs"+query)
 			p := decode[wire.Problem](t, w.Body.Bytes())
 			if w.Code != 409 || p.Code != task.CodeConflict || !strings.Contains(p.Detail, "is not read") || p.Hint == "" {

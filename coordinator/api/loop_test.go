@@ -24,16 +24,12 @@ func loopTask(m *fakeMaster, t *testing.T) state.Task {
 	}}
 	for run, text := range map[string]string{"r0": "old\n", "r1": "agent 1\n", "r2": "bad\xff\n", "r3": "agent 2\n", "r4": "good\n"} {
 		m.write(t, run, "stdout", text)
-		if run == "r1" || run == "r3" {
-			m.write(t, run, "prompt.md", "prompt of "+run)
-		}
 	}
 	m.add(task)
 	return task
 }
 
-// TestLogsOfALoop: those of agent and verify command in their order, or of one run;
-// the prompt is the last that the agent was sent.
+// TestLogsOfALoop: those of agent and verify command in their order, or of one run.
 func TestLogsOfALoop(t *testing.T) {
 	m := newFake(t)
 	s := serve(t, m, Options{})
@@ -43,8 +39,6 @@ func TestLogsOfALoop(t *testing.T) {
 		{"r2", "stdout", "bad\xff\n"},
 		{"r0", "stdout", "old\n"},
 		{"3", "stdout", "agent 2\n"}, // of the agent's
-		{"", "prompt", "prompt of r3"},
-		{"r1", "prompt", "prompt of r1"},
 	} {
 		var out bytes.Buffer
 		if err := s.client.Logs(t.Context(), "t", tc.run, tc.stream, false, &out); err != nil || out.String() != tc.want {

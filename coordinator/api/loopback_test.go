@@ -358,7 +358,7 @@ func TestStreamsOverTCP(t *testing.T) {
 			t.Errorf("one more %s: %d %s", path, code, body)
 		}
 	}
-	for _, path := range []string{"/v1/tasks", "/v1/health", "/v1/tasks/aa-2/logs?stream=prompt"} {
+	for _, path := range []string{"/v1/tasks", "/v1/health", "/v1/tasks/aa-2/logs?stream=stderr"} {
 		if code, body, _ := s.do(t, "GET", path, "", s.bearer()); code == 429 {
 			t.Errorf("%s does not last: %s", path, body)
 		}

@@ -13,7 +13,7 @@ import (
 
 type logsInput struct {
 	Ref
-	Stream string `query:"stream" default:"stdout" enum:"events,stdout,stderr,prompt" doc:"Which output: what happened, one event a line in JSON, the same for all agents; what the run wrote to stdout or stderr, as it is; or the prompt that its agent read" example:"stdout"`
+	Stream string `query:"stream" default:"stdout" enum:"events,stdout,stderr" doc:"Which output: what happened, one event a line in JSON, the same for all agents; or what the run wrote to stdout or stderr, as it is" example:"stdout"`
 	Follow bool   `query:"follow" doc:"Go on until the task has ended, over all its runs from those of the present attempt on" example:"false"`
 	Run    string `query:"run" doc:"Only that run of the task: its id, a unique piece of it, or the number from 1 of one of its agent" example:"1"`
 	Range  string `header:"Range" doc:"Of bytes of what there is now, such as bytes=0-999, or bytes=-1000 for the last ones. Not with follow" example:"bytes=-1000"`
@@ -46,7 +46,7 @@ func (s *Server) logs(ctx context.Context, in *logsInput) (*streamOutput, error)
 		return nil, err
 	}
 	of := logs.Stream{Master: s.rooms, Name: in.Stream}
-	if in.Stream == "stdout" || in.Stream == "stderr" { // stint wrote the others, without secrets but those that its user has typed
+	if in.Stream != "events" { // stint wrote those, without secrets but those that its user has typed
 		of.Redact = s.opts.Redact
 	}
 	content, err := of.Open(&t, in.Run)

@@ -363,7 +363,7 @@ func readError(resp *http.Response) error {
 }
 
 // Logs copies to w what the runs of a task's last attempt wrote, or one of all runs: its id, a unique piece
-// of it, or the number of one of the agent's. A stream is "events", "stdout", "stderr" or "prompt". With
+// of it, or the number of one of the agent's. A stream is "events", "stdout" or "stderr". With
 // follow it goes on, over later runs too, until the task has ended. An error of w is returned as it is.
 func (c *Client) Logs(ctx context.Context, ref, run, stream string, follow bool, w io.Writer) error {
 	if follow {

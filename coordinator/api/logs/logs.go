@@ -33,15 +33,15 @@ type Master interface {
 // A Stream is one of those that each run of a task writes.
 type Stream struct {
 	Master Master
-	Name   string         // events, stdout, stderr or prompt
+	Name   string         // events, stdout or stderr
 	Redact *redact.Filter // masks secrets; nil: there are none
 }
 
 // files names the file of a run that holds a stream.
-var files = map[string]string{"events": rundir.EventsName, "stdout": "stdout", "stderr": rundir.StderrName, "prompt": rundir.PromptName}
+var files = map[string]string{"events": rundir.EventsName, "stdout": "stdout", "stderr": rundir.StderrName}
 
 // Open opens the stream of a task's runs as it is now. It is that of one run, or, where run is "", of those of
-// the last attempt, in their order. Of prompts, which repeat themselves, it is the last.
+// the last attempt, in their order.
 func (s *Stream) Open(t *state.Task, run string) (*rundir.Outputs, error) {
 	ids, err := chooseRuns(t, run)
 	if err != nil {
@@ -63,9 +63,6 @@ func (s *Stream) Open(t *state.Task, run string) (*rundir.Outputs, error) {
 			return nil, err
 		}
 		return nil, &task.Error{Code: task.CodeNotFound, Message: fmt.Sprintf("run %s of task %s has no file %s", ids[len(ids)-1], t.ID, files[s.Name]), Hint: "it was removed, or never written"}
-	}
-	if s.Name == "prompt" {
-		paths = paths[max(0, len(paths)-1):]
 	}
 	return rundir.OpenOutputs(paths, s.Redact, t.Status == state.Running)
 }
