@@ -198,10 +198,8 @@ func CheckSession(s *TaskSpec) error {
 		return Wrong("resume", "use auto, always or never", "resume %q is unknown", s.Resume)
 	case s.Shared:
 		return Wrong("shared", "submit it as it is, without a preview or a schedule", "a task of the shared queue is none of the ledger")
-	case s.Parallel && s.SessionKey != "":
+	case s.Parallel && (s.SessionKey != "" || s.Continue):
 		return Wrong("parallel", "leave one of them out", "a task of a session cannot be parallel: a session is one conversation")
-	case s.Parallel && s.Continue:
-		return Wrong("parallel", "leave one of them out", "a parallel task has no session to continue")
 	case s.Continue && s.SessionKey != "":
 		return Wrong("continue", "leave --continue out", "a named session is continued anyway")
 	case s.Isolation != "" && s.Isolation != state.IsolationInPlace && s.Isolation != state.IsolationTemp:
