@@ -6,7 +6,6 @@
 package answer
 
 import (
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -30,11 +29,7 @@ func CheckMessage(message string) []state.Issue {
 	if strings.ContainsFunc(message, isContent) {
 		return nil
 	}
-	found := state.Issue{Kind: KindEmpty, Message: "the answer is empty"}
-	if message = strings.TrimSpace(message); message != "" {
-		found.Message = fmt.Sprintf("the answer is empty but for %.20q", message)
-	}
-	return []state.Issue{found}
+	return []state.Issue{{Kind: KindEmpty, Message: "the answer has no words"}}
 }
 
 // CheckChanges returns what is wrong with the changes of an attempt: at most one finding, which

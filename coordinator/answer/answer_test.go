@@ -8,11 +8,10 @@ import (
 )
 
 func TestCheckMessage(t *testing.T) {
-	const empty, but = "the answer is empty", "the answer is empty but for "
+	const empty = "the answer has no words"
 	for message, want := range map[string]string{
-		"": empty, " \n\t\u00a0": empty, " …\n": but + `"…"`, "---\n": but + `"---"`, "```\n```": but + "\"```\\n```\"",
-		strings.Repeat(".", 90): but + `"` + strings.Repeat(".", 20) + `"`,
-		"Done.":                 "", "0": "", "[]": "", `""`: "", "✓": "", "完了": "", "I'm sorry, but I can't help with that.": "",
+		"": empty, " \n\t\u00a0": empty, " …\n": empty, "---\n": empty, "```\n```": empty, strings.Repeat(".", 90): empty,
+		"Done.": "", "0": "", "[]": "", `""`: "", "✓": "", "完了": "", "I'm sorry, but I can't help with that.": "",
 	} {
 		got := CheckMessage(message)
 		if (len(got) == 0) != (want == "") || len(got) > 0 && got[0] != (state.Issue{Kind: KindEmpty, Message: want}) {
