@@ -128,10 +128,6 @@ func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled 
 	var journalErr error
 	c.journal, journalErr = journal.ReadJournal(dir, files)
 	archived, _ := archive.Read(nil, dir, files) // what is wrong with it is told by archive.Check
-	var bad *tasksfile.Error
-	if errors.As(textErr, &bad) {
-		bad.Lost = errors.Is(journalErr, fs.ErrNotExist)
-	}
 	c.unreadable(files.Ledger(), textErr)
 	c.unreadable(files.Journal(), journalErr)
 	now, err := os.Stat(filepath.Join(dir, files.Ledger()))

@@ -138,11 +138,11 @@ func TestRepairLedgerKeepsTheTasks(t *testing.T) {
 	}
 }
 
-// TestFsckPromisesNoJournalThatIsNotThere: "the journal has every record" is not said where there is none.
-func TestFsckPromisesNoJournalThatIsNotThere(t *testing.T) {
+// TestFsckOfADirectory: one sentence says what stands in the place of tasks.md.
+func TestFsckOfADirectory(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "tasks.md"), 0o700))
-	if got := fsckText(t, dir, func() bool { return false }); strings.Count(got, "\n") > 0 || !strings.Contains(got, "there is no journal") {
+	if got := fsckText(t, dir, func() bool { return false }); strings.Count(got, "\n") > 0 || !strings.Contains(got, "tasks.md is a directory; stint uses no such thing: move it away") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"stint/ledger/journal"
 	"stint/ledger/mark"
 	"stint/ledger/repair"
-	"stint/ledger/tasksfile"
 	"stint/state"
 )
 
@@ -114,7 +113,7 @@ func Restore(cfg queue.Config, plan *RestorePlan, confirm func(*Restoration) err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	var bad *tasksfile.Error // a tasks.md that is none has no edits, and is what a restore is for
+	var bad *durable.BadFileError // a tasks.md that is none has no edits, and is what a restore is for
 	if err := reopen(cfg, plan.files); err != nil && (!errors.As(err, &bad) || filepath.Base(bad.Path) != plan.files.Ledger()) {
 		return nil, err
 	}

@@ -274,10 +274,6 @@ func (l *Log) ensureJournal() error {
 		return err
 	}
 	snap, err := l.tasks.Read(context.Background())
-	var bad *tasksfile.Error
-	if errors.As(err, &bad) {
-		bad.Lost = !empty
-	}
 	if err != nil {
 		return err
 	}

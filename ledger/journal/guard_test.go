@@ -173,7 +173,7 @@ func (w *shelf) moveAway(name string) {
 		w.close()
 		return
 	}
-	if !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "move it away and start again") {
+	if !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "move it away") {
 		w.t.Fatalf("the error is %v", err)
 	}
 	must(w.t, os.Rename(w.path(name), w.path("away")))

@@ -17,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,7 +78,7 @@ func (t *File) append(data []byte, first, last uint64, note func(ledger.Notice))
 	t.unread = true
 	if err := t.write(data, first, last); err != nil {
 		t.foreign = true
-		if bad := (*Error)(nil); !errors.As(err, &bad) { // whoever watches the file reports that
+		if bad := (*durable.BadFileError)(nil); !errors.As(err, &bad) { // whoever watches the file reports that
 			note(ledger.Notice{Text: fmt.Sprintf("%s could not be written: %v; it is brought up to date when it can be", t.files.Ledger(), err)})
 		}
 	}
@@ -109,7 +108,7 @@ func (t *File) AppendHeld(data []byte, first, last uint64, note func(ledger.Noti
 // the file meanwhile, and then the bytes went to the old one. The empty line behind each record is written
 // before the next one, because an editor may save a text without a line break at its end in this very moment.
 func (t *File) write(data []byte, first, last uint64) error {
-	return t.with(os.O_WRONLY|os.O_APPEND, func(f durable.File, fi fs.FileInfo) error {
+	return durable.With(t.fs, t.path, os.O_WRONLY|os.O_APPEND, func(f durable.File, fi fs.FileInfo) error {
 		if durable.IDOf(fi) != t.seen {
 			t.foreign = true
 			return nil
@@ -146,18 +145,13 @@ func (t *File) write(data []byte, first, last uint64) error {
 	})
 }
 
-// with calls f with the file as it is now.
-func (t *File) with(flag int, f func(durable.File, fs.FileInfo) error) error {
-	return explain(t.path, durable.With(t.fs, t.path, flag, f))
-}
-
 // CutVoid takes zero bytes off the end of the file: a power cut leaves them where what was appended last had not reached the
 // disk. Nobody has written them, and the journal has what should stand there. It reports whether the file is to be read again.
 func (t *File) CutVoid(snap Snapshot) (cut bool, err error) {
 	if !bytes.HasSuffix(snap.Data, []byte{0}) {
 		return false, nil
 	}
-	return true, t.with(os.O_WRONLY, func(f durable.File, fi fs.FileInfo) error {
+	return true, durable.With(t.fs, t.path, os.O_WRONLY, func(f durable.File, fi fs.FileInfo) error {
 		if durable.IDOf(fi) != snap.ID {
 			return nil
 		}
@@ -342,8 +336,8 @@ func (t *File) ReadBy(read func(f io.ReaderAt, size int64) ([]byte, error)) (Sna
 	return t.ReadBy(read)
 }
 
-// ReadSnapshot reads the tasks.md of dir. The error is an [*Error] if something else is in its
-// place, and wraps fs.ErrNotExist if nothing is.
+// ReadSnapshot reads the tasks.md of dir. The error is a [*durable.BadFileError] if something else is in
+// its place, and wraps fs.ErrNotExist if nothing is.
 func ReadSnapshot(ctx context.Context, fsys durable.FS, dir string, files ledger.Files) (Snapshot, error) {
 	return readSnapshot(fsys, filepath.Join(dir, files.Ledger()), readAll(ctx))
 }
@@ -363,7 +357,7 @@ func readSnapshot(fsys durable.FS, path string, read func(io.ReaderAt, int64) ([
 	s.ID = durable.IDOf(fi)
 	s.Data, err = read(f, fi.Size())
 	if ledger.IsJournal(s.Data) {
-		return s, &Error{Path: path, What: "is a journal and not the ledger, as its first line says"}
+		return s, &durable.BadFileError{Path: path, What: "is a journal and not the ledger, as its first line says", Hint: "move it away"}
 	}
 	return s, err
 }
@@ -377,7 +371,7 @@ func (t *File) Sync() error {
 	if !dirty {
 		return nil
 	}
-	err := t.with(os.O_RDONLY, func(f durable.File, _ fs.FileInfo) error { return f.Datasync() })
+	err := durable.With(t.fs, t.path, os.O_RDONLY, func(f durable.File, _ fs.FileInfo) error { return f.Datasync() })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it is made anew from the journal
 	}
@@ -387,7 +381,7 @@ func (t *File) Sync() error {
 // Secure makes durable what a person saved, before the journal says that it was
 // taken over: if a power cut took it back afterwards, that would look like an edit.
 func (t *File) Secure() error {
-	return errors.Join(t.with(os.O_RDONLY, func(f durable.File, _ fs.FileInfo) error { return f.Sync() }), t.fs.SyncDir(filepath.Dir(t.path)))
+	return errors.Join(durable.With(t.fs, t.path, os.O_RDONLY, func(f durable.File, _ fs.FileInfo) error { return f.Sync() }), t.fs.SyncDir(filepath.Dir(t.path)))
 }
 
 // SyncEverySecond keeps what a power cut can take from tasks.md small, until ctx ends. It takes nothing of
@@ -404,7 +398,7 @@ func (t *File) SyncEverySecond(ctx context.Context, note func(ledger.Notice)) {
 			}
 		case <-due:
 			due = nil
-			bad := (*Error)(nil) // whoever watches the file reports that
+			bad := (*durable.BadFileError)(nil) // whoever watches the file reports that
 			if err := t.Sync(); err != nil && !errors.As(err, &bad) {
 				note(ledger.Notice{Text: fmt.Sprintf("%s could not be synced: %v", t.files.Ledger(), err)})
 			}
@@ -468,44 +462,14 @@ func (t *File) EndsWith(records *io.SectionReader) (see func(), err error) {
 	}, nil
 }
 
-// An Error says that tasks.md, or journal.md, is not a file that stint can use.
-type Error struct {
-	Path string
-	What string // what is wrong with it
-	Hint string // what to do before stint is started again; "": move it away
-	Lost bool   // the journal is not there either
-}
-
-// Error returns what is wrong and what to do.
-func (e *Error) Error() string {
-	then := "start again: the journal has every record"
-	files, isJournal := strings.CutSuffix(filepath.Base(e.Path), ledger.JournalName)
-	switch {
-	case isJournal:
-		then = "start again: " + ledger.Files(strings.TrimSuffix(files, ".")).Ledger() + " has every record"
-	case e.Lost:
-		then = "put a good copy there; there is no journal that has its records"
-	}
-	return fmt.Sprintf("%s %s; %s and %s", e.Path, e.What, cmp.Or(e.Hint, "move it away"), then)
-}
-
-// explain says why tasks.md could not be opened, where that is known.
-func explain(path string, err error) error {
-	var bad *durable.BadFileError
-	if !errors.As(err, &bad) {
-		return err
-	}
-	return &Error{Path: path, What: bad.What, Hint: bad.Hint}
-}
-
-// Open opens one of the two files of the ledger, and returns its state then. The error is an [*Error] where that is known.
+// Open opens one of the two files of the ledger, and returns its state then.
 func Open(fsys durable.FS, path string, flag int) (f durable.File, fi fs.FileInfo, err error) {
 	if f, err = fsys.OpenFile(path, flag, 0); err != nil {
-		return nil, nil, explain(path, err)
+		return nil, nil, err
 	}
 	fi, err = f.Stat()
 	if err == nil && fi.Size() > durable.MaxFile {
-		err = &Error{Path: path, What: fmt.Sprintf("has %d bytes, more than a ledger may have", fi.Size())}
+		err = &durable.BadFileError{Path: path, What: fmt.Sprintf("has %d bytes, more than a ledger may have", fi.Size()), Hint: "move it away"}
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
