@@ -175,7 +175,7 @@ var keys = slices.Concat([]key{
 	valueKey(kindText, "trigger_session_key", "off", "session of follow-ups; off: a new one each time, in the lane of the directory", func(c *Config) *string { return &c.TriggerSession }, parseTrigger, func(s string) string { return cmp.Or(s, "off") }).perWorkspace(),
 	numberKey("follow_up_depth", "1", 0, 100, "longest chain of follow-ups; 0: no task queues another", func(c *Config) *int { return &c.FollowUpDepth }),
 	numberKey("max_follow_ups", "10", 0, 100000, "how many follow-ups a task may have, and how many tasks its agent may queue", func(c *Config) *int { return &c.MaxFollowUps }),
-	sizeKey("compact_size", "64MiB", maxSize, "the master compacts the ledger when journal.md is larger, if half of it can go; 0: never", func(c *Config) *int64 { return &c.CompactSize }),
+	sizeKey("compact_size", "64MiB", maxSize, "the master compacts the ledger when journal.md is larger, and its records have doubled; 0: never", func(c *Config) *int64 { return &c.CompactSize }),
 	durationKey("compact_older_than", "30d", "compaction archives tasks that ended longer ago", func(c *Config) *time.Duration { return &c.CompactOlderThan }),
 	durationKey("retention", "30d", "how long the files of a run and the transcript of a session stay after the task's end; 0: no limit", func(c *Config) *time.Duration { return &c.Retention }),
 	sizeKey("retention_size", "5GiB", maxSize, "room for all of them; when there is more, the oldest of ended tasks go; 0: no limit", func(c *Config) *int64 { return &c.RetentionSize }),

@@ -55,23 +55,17 @@ const (
 	compactAgain = 10 * time.Minute
 )
 
-// CompactWhenLarge compacts, until ctx ends, when the journal is too large and at least half of it can go.
+// CompactWhenLarge compacts, until ctx ends, when the journal is too large and has doubled since the last time.
 func (s *Store) CompactWhenLarge(ctx context.Context) {
 	if s.Config.CompactSize <= 0 {
 		return
 	}
-	limit := s.Config.CompactSize // looked at again when the journal is larger than that
 	for wait := time.Duration(0); task.Sleep(ctx, wait) == nil; {
 		wait = compactEvery
-		size := s.Size()
-		if size <= limit {
-			limit = min(limit, max(size, s.Config.CompactSize))
+		if s.Size() <= s.Config.CompactSize || !Read(s, func(*fold.State) bool { return s.HasDoubled() }) {
 			continue
 		}
-		before := s.Config.Now().Add(-s.Config.CompactOlderThan)
-		if Read(s, func(st *fold.State) int64 { return st.CompactedSize(before, size) }) > size/2 { // an estimate
-			limit = size + size/4
-		} else if _, err := s.compact(ctx, s.Config.CompactOlderThan, false, false, compactAgain); err != nil && ctx.Err() == nil {
+		if _, err := s.compact(ctx, s.Config.CompactOlderThan, false, false, compactAgain); err != nil && ctx.Err() == nil {
 			s.Config.Log.Info("the ledger could not be compacted yet", "error", err)
 			wait = compactAgain
 		}

@@ -210,6 +210,34 @@ func (w *shelf) isSound() {
 	alone.close()
 }
 
+// TestHasDoubled: a journal has doubled when it has twice what the last compaction left, also after a restart.
+func TestHasDoubled(t *testing.T) {
+	w := filled(t)
+	want := func(when string, is bool) {
+		t.Helper()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if got := w.log.HasDoubled(); got != is {
+			t.Errorf("%s: %v", when, got)
+		}
+	}
+	want("never compacted", true)
+	w.compact("b")
+	want("just compacted", false)
+	left := strings.Count(w.read("journal.md"), "\n- seq: ") - 1
+	for i := range left {
+		w.add("e", "status", "queued")
+		want(fmt.Sprintf("%d records more", i+1), false)
+	}
+	w.caughtUp()
+	w.close()
+	w.open(false)
+	want("restarted", false)
+	w.add("e", "status", "running")
+	want("doubled", true)
+	w.close()
+}
+
 // filled is a shelf with three tasks, of which b has ended.
 func filled(t testing.TB) *shelf {
 	w := openShelf(t, false)

@@ -553,6 +553,9 @@ func (l *Log) Err() error {
 // Size returns the bytes of the journal that are durable.
 func (l *Log) Size() int64 { return l.journal.durable.Load() }
 
+// HasDoubled reports whether there are twice as many records as the last compaction has left. Locker is held.
+func (l *Log) HasDoubled() bool { return l.known.Records > 2*l.known.Merged+1 }
+
 // SectionAt reads one record of the journal by its offset ([ledger.Section].Off). An offset holds until a
 // compaction: who takes one from the fold holds Locker until the record was read.
 func (l *Log) SectionAt(off int64) (*ledger.Section, error) { return l.journal.sectionAt(off) }

@@ -31,6 +31,7 @@ type Out struct {
 type Known struct {
 	Last    uint64
 	Records uint64   // how many there are
+	Merged  uint64   // how many of them the last compaction has made
 	Edited  []uint64 // records that a person has edited: as stint wrote them, they are edits taken back
 	Jumble  bool     // the records are not in the order of their seqs, or the first ones were not told
 }
@@ -38,6 +39,9 @@ type Known struct {
 // Read notes a record of the journal.
 func (k *Known) Read(s *ledger.Section) {
 	k.Records++
+	if m, ok := mark.In(s); ok {
+		k.Merged = uint64(m.Merged)
+	}
 	k.Jumble = k.Jumble || s.Seq <= k.Last || k.Last == 0 && s.Off > 2*int64(len(ledger.EmptyJournal))
 	k.Last = max(k.Last, s.Seq)
 	if f := s.Get(ledger.KeyEdits); f != nil {

@@ -39,32 +39,6 @@ func (s *State) Compact(before time.Time, keepFailed bool, out func(ledger.Moved
 	return c.keep, nil
 }
 
-// CompactedSize estimates, without reading anything, how many bytes of a journal of that size Compact would
-// leave: of a task that stays about its first and its newest record, which have the prompt and the answer.
-func (s *State) CompactedSize(before time.Time, size int64) (left int64) {
-	for n := uint32(1); n < s.Entries.Len(); n++ {
-		e := s.Entries.At(n)
-		if e.Kept != table.InJournal || s.movesOut(e, before, false) {
-			continue
-		}
-		for r := e.Last; r != 0; r = s.refs.At(r).prev {
-			if r == e.Last || s.refs.At(r).prev == 0 {
-				left += s.recordSize(r, size)
-			}
-		}
-	}
-	return left
-}
-
-// recordSize returns the room from a record to the next one of a task.
-func (s *State) recordSize(r uint32, size int64) int64 {
-	next := size
-	if r+1 < s.refs.Len() {
-		next = s.refs.At(r + 1).off
-	}
-	return max(0, next-s.refs.At(r).off)
-}
-
 // movesOut reports whether a task goes to the archive.
 func (s *State) movesOut(e *table.Entry, before time.Time, keepFailed bool) bool {
 	st := e.Status()

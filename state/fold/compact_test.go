@@ -294,21 +294,6 @@ func TestCarriedIsStintsOwn(t *testing.T) {
 	}
 }
 
-// TestCompactedSize: tasks that go leave nothing, the others their first and newest records.
-func TestCompactedSize(t *testing.T) {
-	j := newJournal(t)
-	j.task("old", "status: queued", "prompt: x")                                         // at 0
-	j.task("new", "status: queued", "prompt: x")                                         // at 10
-	j.task("old", "status: canceled", "updatedAt: "+state.FormatTime(noon))              // at 20
-	j.task("new", "status: running", "updatedAt: "+state.FormatTime(noon))               // at 30
-	j.task("new", "status: done", "updatedAt: "+state.FormatTime(noon.Add(2*time.Hour))) // at 40, to the end
-	for before, want := range map[time.Duration]int64{0: 20 + 10 + 60, time.Hour: 10 + 60, 3 * time.Hour: 0} {
-		if got := j.state.CompactedSize(noon.Add(before), 100); got != want {
-			t.Errorf("%s: %d bytes, want %d", before, got, want)
-		}
-	}
-}
-
 // TestCompactReadFails: nothing is merged of a task that cannot be read.
 func TestCompactReadFails(t *testing.T) {
 	j := newJournal(t)
