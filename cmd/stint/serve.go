@@ -107,7 +107,7 @@ func (a *app) stopMaster(ctx context.Context) error {
 				a.hint("stint: no master is running in %s\n", dir)
 			}
 			return free()
-		} else if _, isHeld := errors.AsType[*lock.BusyError](busy); !isHeld || time.Now().After(deadline) {
+		} else if !errors.Is(busy, lock.ErrLocked) || time.Now().After(deadline) {
 			return busy
 		}
 		if err := task.Sleep(ctx, masterPoll); err != nil {

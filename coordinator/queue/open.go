@@ -55,14 +55,9 @@ func Lock(dir string) (unlock func() error, err error) {
 		return nil, err
 	}
 	unlock, err = lock.Dir(dir)
-	var busy *lock.BusyError
 	switch {
-	case errors.As(err, &busy):
-		hint := "use that one, or end it"
-		if busy.PID > 0 { // kill 0 would end the shell that it is typed into
-			hint += fmt.Sprint(" with: kill ", busy.PID)
-		}
-		return nil, &task.Error{Code: task.CodeBusy, Message: busy.Error(), Hint: hint}
+	case errors.Is(err, lock.ErrLocked):
+		return nil, &task.Error{Code: task.CodeBusy, Message: err.Error(), Hint: "use that one, or end it"}
 	case err != nil:
 		return nil, &task.Error{Code: task.CodeInvalid, Message: fmt.Sprintf("the state directory cannot be locked: %v", err), Hint: "stint doctor"}
 	}

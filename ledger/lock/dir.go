@@ -16,31 +16,18 @@ import (
 	"stint/ledger/durable"
 )
 
-// A BusyError is the error for a state directory that another process has locked.
-type BusyError struct {
-	Dir string
-	PID int // of the holder; 0 if it could not be read
-}
-
-func (e *BusyError) Error() string {
-	if e.PID == 0 {
-		return fmt.Sprintf("%s is in use by another master", e.Dir)
-	}
-	return fmt.Sprintf("%s is in use by the master with pid %d", e.Dir, e.PID)
-}
-
 // dirWait is how long Dir waits: what a process that was killed was about to start has its descriptors until its exec.
 const dirWait = 100 * time.Millisecond
 
 // Dir takes the right to write the state directory dir, and waits no longer than [dirWait]. The lock file is never renamed or
 // removed by us; should somebody else do that, the lock of the directory itself, which is taken too, still
-// keeps others out. The kernel frees both when the process ends, however it ends. The error is a
-// *BusyError if another process holds them.
+// keeps others out. The kernel frees both when the process ends, however it ends. The error wraps
+// ErrLocked if another process holds them.
 func Dir(dir string) (unlock func() error, err error) {
 	path := filepath.Join(dir, "lock")
 	free, err := Take(context.Background(), path, dirWait)
 	if errors.Is(err, ErrLocked) {
-		return nil, &BusyError{Dir: dir, PID: Holder(dir)}
+		return nil, fmt.Errorf("%s is %w by another master, with pid %d as the file lock says", dir, ErrLocked, Holder(dir))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
@@ -52,7 +39,7 @@ func Dir(dir string) (unlock func() error, err error) {
 		time.Sleep(time.Millisecond)
 	}
 	if !ok && err == nil { // with an error the file system (NFS, for one) cannot do that
-		return nil, errors.Join(&BusyError{Dir: dir}, unlock())
+		return nil, errors.Join(fmt.Errorf("%s is %w by another master", dir, ErrLocked), unlock())
 	}
 	err = durable.With(durable.OS, path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, func(f durable.File, _ fs.FileInfo) error {
 		_, err := fmt.Fprintln(f, os.Getpid())
