@@ -66,10 +66,10 @@ func TestEnvironments(t *testing.T) {
 	for _, digest := range []string{unused, waits.Environment} {
 		check(t, os.Chtimes(filepath.Join(dir, digest), old, old))
 	}
-	_, err := w.c.Compact(t.Context(), 0, false, false)
+	_, err := w.c.Prune(t.Context(), 30*24*time.Hour, false)
 	check(t, err)
 	if list := files(); len(list) != 2 || slices.Contains(list, unused) {
-		t.Errorf("after a compaction env has %q", list)
+		t.Errorf("after files were removed env has %q", list)
 	}
 
 	// In a list the first one counts for those without; secrets and too much are refused.

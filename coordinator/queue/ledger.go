@@ -42,7 +42,6 @@ func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun, ke
 	}
 	if !dryRun && r.Archive != "" {
 		s.View(func(*fold.State) { s.rejected = nil }) // they are gone
-		s.TroubleUnlessStopped("environments that no task names could not be removed", s.dropEnvironments())
 		s.Config.Log.Info("the ledger was compacted", "before", r.Before, "after", r.After, "merged", r.Merged, "archived", r.Archived, "archive", r.Archive)
 	}
 	return r, nil

@@ -22,7 +22,7 @@ import (
 )
 
 // Prune removes what tasks have left in the state directory: directories of runs, transcripts and locks of
-// sessions, private indexes of git. What tasks left that ended more than olderThan ago goes, and then the
+// sessions, private indexes of git, environments. What tasks left that ended more than olderThan ago goes, and then the
 // oldest until all together is no larger than configured; but nothing of a task that has not ended, and no
 // session that can be resumed. With dryRun it only says what it would do. No record tells of it.
 func (s *Store) Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (r task.Pruned, err error) {
@@ -77,7 +77,8 @@ const (
 
 // leftovers returns all that there is. What cannot be looked at is told by the error.
 func (s *Store) leftovers(ctx context.Context, now time.Time) (all []*leftover, err error) {
-	for _, top := range []string{"runs", "sessions", CheckoutsName} {
+	open := s.OpenEnvironments("")
+	for _, top := range []string{"runs", "sessions", CheckoutsName, "env"} {
 		dir := filepath.Join(s.Config.StateDir, top)
 		entries, lost := os.ReadDir(dir)
 		if fi, e := os.Lstat(dir); e == nil && !fi.IsDir() {
@@ -95,7 +96,7 @@ func (s *Store) leftovers(ctx context.Context, now time.Time) (all []*leftover, 
 			if lost != nil || top == "sessions" && filepath.Ext(path) != ".jsonl" { // the lock goes with the transcript
 				continue
 			}
-			l := &leftover{Leftover: task.Leftover{Path: filepath.Join(top, e.Name()), At: fi.ModTime(), Size: sizeOf(path)}}
+			l := &leftover{task.Leftover{Path: filepath.Join(top, e.Name()), At: fi.ModTime(), Size: sizeOf(path)}, top == "env" && open[e.Name()]}
 			if top == "runs" && fi.IsDir() {
 				l.TaskID = rundir.ReadFirst(path).Task // as the master wrote it; from then on the directory was the agent's
 			}
@@ -118,7 +119,7 @@ func (s *Store) judge(st *fold.State, l *leftover, now time.Time) {
 	case isUsed || runs || ok && !t.Status.Terminal():
 		l.kept = true
 	case !ok:
-		l.kept = now.Sub(l.At) < minAge
+		l.kept = l.kept || now.Sub(l.At) < minAge
 	case t.UpdatedAt.After(l.At):
 		l.At = t.UpdatedAt
 	}
@@ -145,6 +146,10 @@ func (s *Store) remove(l *leftover, now time.Time) (gone bool, err error) {
 	aside := filepath.Join(filepath.Dir(path), goneName+strings.TrimPrefix(filepath.Base(path), goneName))
 	s.View(func(st *fold.State) {
 		if s.judge(st, l, now); l.kept || path == aside {
+			return
+		}
+		if fi, e := os.Lstat(path); e == nil && fi.ModTime().After(l.At) { // it was used since it was looked at
+			l.kept = true
 			return
 		}
 		if err = os.Rename(path, aside); err == nil && filepath.Ext(path) == ".jsonl" {
@@ -209,21 +214,4 @@ func (s *Store) OpenEnvironments(agent string) map[string]bool {
 		}
 	}
 	return digests
-}
-
-// dropEnvironments removes environments that were not used for long and that no open task names.
-func (s *Store) dropEnvironments() error {
-	const environmentUnused = 30 * 24 * time.Hour // until then a task that has ended may be retried, and a submit that is under way is in the ledger
-	entries, err := os.ReadDir(s.environmentPath(""))
-	if err != nil {
-		return nil // there is none to remove
-	}
-	open := s.OpenEnvironments("")
-	for _, e := range entries {
-		fi, lost := e.Info()
-		if err == nil && lost == nil && time.Since(fi.ModTime()) > environmentUnused && !open[e.Name()] {
-			err = os.Remove(s.environmentPath(e.Name()))
-		}
-	}
-	return err
 }
