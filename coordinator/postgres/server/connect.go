@@ -6,13 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,7 +18,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"stint/coordinator/postgres/dsn"
-	"stint/coordinator/postgres/schema"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -207,7 +204,6 @@ func Explain(err error, t Target) error {
 // advice returns the kind of an error, and what to do about the most common ones.
 func advice(err error, t Target) (code task.Code, hint string) {
 	t.cfg = cmp.Or(t.cfg, &pgx.ConnConfig{})
-	role := oneLine(pgx.Identifier{t.cfg.User}.Sanitize())
 	var server *pgconn.PgError
 	if !errors.As(err, &server) {
 		server = &pgconn.PgError{}
@@ -219,22 +215,16 @@ func advice(err error, t Target) (code task.Code, hint string) {
 		return task.CodeUnauthorized, "look at the user in the database URL and at pg_hba.conf on the server; for a new role: createuser " + state.ShellQuote(oneLine(t.cfg.User))
 	case server.Code == "3D000":
 		return task.CodeInvalid, "createdb " + state.ShellQuote(oneLine(t.cfg.Database))
-	case server.Code == "42501" && strings.Contains(server.Message, " schema "):
-		return task.CodeForbidden, "GRANT USAGE, CREATE ON SCHEMA " + t.scrub(server.Message[strings.LastIndexByte(server.Message, ' ')+1:]) + " TO " + role
-	case server.Code == "42501" && strings.Contains(server.Message, "temporary"):
-		return task.CodeForbidden, "GRANT TEMPORARY ON DATABASE " + oneLine(pgx.Identifier{t.cfg.Database}.Sanitize()) + " TO " + role
 	case server.Code == "42501":
-		return task.CodeForbidden, "GRANT SELECT, INSERT, UPDATE, DELETE ON " + strings.Join(schema.Tables, ", ") + ", schema_migrations TO " + role
+		return task.CodeForbidden, "GRANT it to " + oneLine(pgx.Identifier{t.cfg.User}.Sanitize()) + "; what a role needs, and who makes the tables: stint help postgres"
 	case server.Code == "55P03":
 		return task.CodeBusy, `try again; "SELECT * FROM pg_stat_activity" in the database shows who has locked it`
 	case server.Code != "":
 		return task.CodeUnavailable, "look at the server's log; the mirror tries again by itself"
 	case strings.Contains(err.Error(), "tls: "), strings.Contains(err.Error(), "TLS"), strings.Contains(err.Error(), "x509: "):
 		return task.CodeInvalid, "give the server a certificate for its name, or add sslrootcert=FILE to the database URL; sslmode=require accepts any certificate, sslmode=disable is for a trusted network"
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
-		return task.CodeUnavailable, "start PostgreSQL there; a master then continues by itself"
 	default:
-		return task.CodeUnavailable, "look at the host in the database URL, the server and the network; the mirror tries again by itself"
+		return task.CodeUnavailable, "look whether the server runs, at the host in the database URL and at the network; the mirror tries again by itself"
 	}
 }
 

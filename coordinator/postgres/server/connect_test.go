@@ -229,11 +229,11 @@ func TestOutages(t *testing.T) {
 	must(t, err)
 	defer conn.Release()
 	s.Kill(t)
-	if _, err := conn.Exec(t.Context(), "SELECT 1"); err == nil || !strings.Contains(Explain(err, target).Error(), "the server and the network") {
+	if _, err := conn.Exec(t.Context(), "SELECT 1"); err == nil || !strings.Contains(Explain(err, target).Error(), "and at the network") {
 		t.Errorf("a killed server: %v", Explain(err, target))
 	}
-	wantSaid(t, text, "connection refused; start PostgreSQL there")
-	wantSaid(t, "postgres:///db?host="+t.TempDir(), "start PostgreSQL there")
+	wantSaid(t, text, "connection refused; look whether the server runs")
+	wantSaid(t, "postgres:///db?host="+t.TempDir(), "look whether the server runs")
 	wantSaid(t, "postgres://u:"+canaryEncoded+"@127.0.0.1:1/db", "db at 127.0.0.1:1: ")
 	wantSaid(t, "postgres://u:"+canaryEncoded+"@no-such-host.invalid/db", "no-such-host.invalid")
 }
@@ -258,7 +258,7 @@ func TestTLSFailures(t *testing.T) {
 	plain := fakeServer(t, func(conn net.Conn) { _, _ = conn.Write([]byte("N")) })
 	wantSaid(t, text(plain, "verify-full"), "server refused TLS connection; give the server a certificate")
 	gone := fakeServer(t, func(net.Conn) {})
-	wantSaid(t, text(gone, "verify-full"), "the server and the network")
+	wantSaid(t, text(gone, "verify-full"), "and at the network")
 	garbled := fakeServer(t, func(conn net.Conn) { _, _ = conn.Write([]byte("Sorry, no PostgreSQL here")) })
 	wantSaid(t, text(garbled, "verify-full"), "db at "+garbled+": ")
 }
