@@ -172,7 +172,7 @@ func journalOf(path string) []byte {
 	if filepath.Base(path) != files.Ledger() {
 		return nil
 	}
-	data, err := journal.ReadJournal(filepath.Dir(path), files)
+	data, err := durable.ReadFile(durable.OS, filepath.Join(filepath.Dir(path), files.Journal()))
 	if err != nil {
 		return nil // then nothing can be taken from it
 	}

@@ -126,7 +126,7 @@ func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled 
 	snap, textErr := tasksfile.ReadSnapshot(context.Background(), durable.OS, dir, files)
 	c.text = snap.Data
 	var journalErr error
-	c.journal, journalErr = journal.ReadJournal(dir, files)
+	c.journal, journalErr = durable.ReadFile(durable.OS, filepath.Join(dir, files.Journal()))
 	archived, _ := archive.Read(nil, dir, files) // what is wrong with it is told by archive.Check
 	c.unreadable(files.Ledger(), textErr)
 	c.unreadable(files.Journal(), journalErr)

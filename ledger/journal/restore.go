@@ -118,11 +118,6 @@ func finishRestore(fsys durable.FS, dir string, files ledger.Files) error {
 	return nil
 }
 
-// ReadJournal reads the journal of a state directory. The error wraps fs.ErrNotExist if there is none.
-func ReadJournal(dir string, files ledger.Files) ([]byte, error) {
-	return durable.ReadFile(durable.OS, filepath.Join(dir, files.Journal()))
-}
-
 // ReadLedger reads any other ledger file that a person may name, also by a link. It does
 // not wait for a pipe. The error wraps fs.ErrNotExist if there is no such file.
 func ReadLedger(path string) ([]byte, error) {
