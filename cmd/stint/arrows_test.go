@@ -77,7 +77,7 @@ var arrows = map[string][]string{
 	"stint/coordinator/fleet":                 {"stint/coordinator/task", "stint/ledger/durable", "stint/ledger/lazy", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/postgres/dsn":          {"stint/coordinator/task"},
 	"stint/coordinator/postgres/schema":       {"stint/coordinator/task"},
-	"stint/coordinator/postgres/server":       {"stint/coordinator/postgres/dsn", "stint/coordinator/postgres/schema", "stint/coordinator/task", "stint/state"},
+	"stint/coordinator/postgres/server":       {"stint/coordinator/postgres/dsn", "stint/coordinator/task", "stint/state"},
 	"stint/coordinator/postgres":              {"stint/coordinator/postgres/schema", "stint/coordinator/postgres/server", "stint/coordinator/postgres/tables", "stint/coordinator/task", "stint/ledger", "stint/ledger/follow", "stint/state", "stint/ledger/mark"},
 	"stint/coordinator/postgres/tables":       {"stint/coordinator/redact", "stint/coordinator/rundir", "stint/coordinator/task", "stint/state"},
 	"stint/coordinator/postgres/shared":       {"stint/coordinator/postgres/schema", "stint/coordinator/postgres/server", "stint/coordinator/postgres/tables", "stint/coordinator/task", "stint/ledger", "stint/state"},
