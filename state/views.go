@@ -144,15 +144,8 @@ func (v Tags) Match(want Tags) bool {
 
 // Control is what a control record can say: of dispatch, of an account, of a schedule, or of an instance.
 type Control struct {
-	Paused     bool
-	Hold       bool
-	Reason     string
-	CoolUntil  time.Time
-	Guessed    bool // coolUntil is a backoff
-	LimitWaits int
-	LimitedAt  time.Time
-	Disabled   bool
-	Quota      string // see FormatQuota
+	Account // without its name; Reason is that of a pause too
+	Paused  bool
 
 	Cron         string
 	FiredThrough time.Time
@@ -175,9 +168,10 @@ const (
 
 // ReadControl folds a control record into c.
 func ReadControl(sec *ledger.Section, c Control) (Control, error) {
+	quota := ""
 	fields := map[string]any{
 		KeyPaused: &c.Paused, KeyHold: &c.Hold, KeyReason: &c.Reason, KeyCoolUntil: &c.CoolUntil, KeyCoolGuessed: &c.Guessed, KeyLimitWaits: &c.LimitWaits,
-		KeyLimitedAt: &c.LimitedAt, KeyDisabled: &c.Disabled, KeyQuota: &c.Quota, KeyCron: &c.Cron, KeyFiredThrough: &c.FiredThrough, KeyOpenFirings: &c.OpenFirings,
+		KeyLimitedAt: &c.LimitedAt, KeyDisabled: &c.Disabled, KeyQuota: &quota, KeyCron: &c.Cron, KeyFiredThrough: &c.FiredThrough, KeyOpenFirings: &c.OpenFirings,
 		KeyUser: &c.User, KeyTgUser: &c.TgUser, KeyBotRef: &c.BotRef, KeyClaimedAt: &c.ClaimedAt, KeyInitAt: &c.InitAt, KeyHealth: &c.Health, KeyFailCount: &c.FailCount, KeyLowBalance: &c.LowBalance,
 	}
 	for i := range sec.Fields {
@@ -187,7 +181,7 @@ func ReadControl(sec *ledger.Section, c Control) (Control, error) {
 		case KeyCoolUntil:
 			c.Guessed = false // unless the record says it again
 		case KeyQuota:
-			_, err = ParseQuota(c.Quota)
+			c.Quota, err = ParseQuota(quota)
 		case KeyHealth:
 			if !slices.Contains([]string{"", HealthRunning, HealthIdle, HealthFailed}, c.Health) {
 				err = fmt.Errorf("%q is none of %s, %s and %s; empty means unknown", Cut(c.Health, 40), HealthRunning, HealthIdle, HealthFailed)
@@ -212,7 +206,7 @@ func (c *Control) Record(id string) ledger.Record {
 	r.AddIf(KeyPaused, Flag(c.Paused)).AddIf(KeyHold, Flag(c.Hold)).AddIf(KeyReason, c.Reason).
 		AddIf(KeyCoolUntil, ExactTime(c.CoolUntil)).AddIf(KeyCoolGuessed, Flag(c.Guessed)).
 		AddIf(KeyLimitWaits, OrNone(c.LimitWaits)).AddIf(KeyLimitedAt, ExactTime(c.LimitedAt)).
-		AddIf(KeyQuota, c.Quota).AddIf(KeyDisabled, Flag(c.Disabled)).
+		AddIf(KeyQuota, FormatQuota(c.Quota)).AddIf(KeyDisabled, Flag(c.Disabled)).
 		AddIf(KeyCron, c.Cron).AddIf(KeyFiredThrough, ExactTime(c.FiredThrough)).AddIf(KeyOpenFirings, c.OpenFirings).
 		AddIf(KeyUser, c.User).AddIf(KeyTgUser, c.TgUser).AddIf(KeyBotRef, c.BotRef).AddIf(KeyClaimedAt, ExactTime(c.ClaimedAt)).AddIf(KeyInitAt, ExactTime(c.InitAt)).
 		AddIf(KeyHealth, c.Health).AddIf(KeyFailCount, OrNone(c.FailCount)).AddIf(KeyLowBalance, Flag(c.LowBalance))

@@ -21,17 +21,14 @@ func (s *Queues) ApplyControl(sec *ledger.Section) error {
 	if err != nil {
 		return err
 	}
-	if s.controls[id] = next; next == (state.Control{}) {
+	if s.controls[id] = next; len(next.Record(id).Fields) == 0 {
 		delete(s.controls, id)
 	}
 	if isAccount {
 		a := s.account(name)
 		s.plan.accounts = true
-		quota, _ := state.ParseQuota(next.Quota) // it was checked just now
-		a.Account = state.Account{
-			Name: name, Hold: next.Hold, Reason: next.Reason, CoolUntil: next.CoolUntil, Guessed: next.Guessed,
-			LimitWaits: next.LimitWaits, LimitedAt: next.LimitedAt, Disabled: next.Disabled, Quota: quota,
-		}
+		a.Account = next.Account
+		a.Name = name
 	}
 	return nil
 }
