@@ -120,11 +120,7 @@ func rowCost(data []byte) int { return len(data) + 64 }
 
 // matching returns the tasks of a list.
 func (s *State) matching(f state.Filter) (list []uint32) {
-	match, ok := s.Matcher(f)
-	if !ok {
-		return nil
-	}
-	n := int(s.Entries.Len()) - 1
+	match, n := s.Matcher(f), int(s.Entries.Len())-1
 	if f.Before > 0 { // from the last one whose first record has a lower number
 		n = sort.Search(n, func(i int) bool { return s.Entries.At(uint32(i+1)).First >= f.Before })
 	}

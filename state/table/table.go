@@ -191,31 +191,24 @@ func (s *Tasks) NumberOf(id []byte) uint32 {
 // Status returns the status of the task.
 func (e *Entry) Status() state.Status { return state.Statuses[e.StatusIndex] }
 
-// Matcher turns a filter into a test of entries; ok is false if no task can pass.
-func (s *Tasks) Matcher(f state.Filter) (match func(uint32, *Entry) bool, ok bool) {
+// Matcher turns a filter into a test of entries.
+func (s *Tasks) Matcher(f state.Filter) func(uint32, *Entry) bool {
 	var want [len(state.Statuses)]bool
 	for i, st := range state.Statuses {
 		want[i] = len(f.Status) == 0 || slices.Contains(f.Status, st)
 	}
 	key, keyKnown := s.Keys.Numbers[f.Session]
-	var tagged []bool // the combinations of tags that it lets through, by number; nil: all
-	if tags := (state.Tags{Label: f.Label, Tenant: f.TenantID, Queue: f.Queue, Agent: f.Agent}); tags != (state.Tags{}) {
-		for _, v := range s.Tags.List {
-			tagged = append(tagged, v.Match(tags))
-		}
-		if !slices.Contains(tagged, true) {
-			return nil, false
-		}
-	}
+	tags := state.Tags{Label: f.Label, Tenant: f.TenantID, Queue: f.Queue, Agent: f.Agent}
+	isTagged := tags != state.Tags{}
 	return func(n uint32, e *Entry) bool {
-		if !want[e.StatusIndex] || tagged != nil && !tagged[e.Tags] {
+		if !want[e.StatusIndex] || isTagged && !s.Tags.List[e.Tags].Match(tags) {
 			return false
 		}
 		if f.Session == "" || keyKnown && e.Key == key {
 			return true
 		}
 		return e.Key == ownLane && s.isOwnLane(f.Session, n)
-	}, true
+	}
 }
 
 // Containing returns up to 5 ids of tasks kept there that contain ref, newest first.
