@@ -37,7 +37,6 @@ func TestAccounts(t *testing.T) {
 		{Account: state.Account{Name: "away", Hold: true, Reason: "auth"}},
 		{Account: state.Account{Name: "claude", Reason: "rate-limited", CoolUntil: noon, LimitWaits: 2}, Agent: "claude", Waiting: 1},
 		{Account: state.Account{Name: "codex"}, Agent: "codex", Running: 1, Waiting: 1},
-		{Account: state.Account{Name: "judge"}, Agent: "gemini", Waiting: 1},
 		{Account: state.Account{Name: "work"}, Agent: "codex", Waiting: 1},
 	}
 	if diff := cmp.Diff(want, j.state.Accounts()); diff != "" {

@@ -86,24 +86,16 @@ func (s *Queues) Accounts() []state.AccountUse {
 		}
 	}
 	for _, l := range s.live {
-		if l.acct == nil {
-			continue // a draft
+		if l.acct == nil || l.acct.Name == "" {
+			continue // a draft, or at its verify command
 		}
-		name := l.acct.Name
-		if l.judged {
-			name = s.Whole(l).AccountName()
+		u := use(l.acct.Name)
+		if l.is(state.Queued) {
+			u.Waiting++
+		} else {
+			u.Running++
 		}
-		switch {
-		case name == "":
-			continue
-		case l.is(state.Queued):
-			use(name).Waiting++
-		case l.acct.Name == name:
-			use(name).Running++
-		}
-		if u := uses[name]; u != nil {
-			u.Agent = max(u.Agent, s.agent(l)) // tasks of several agents name it: the same one each time
-		}
+		u.Agent = max(u.Agent, s.agent(l)) // tasks of several agents name it: the same one each time
 	}
 	var list []state.AccountUse
 	for _, name := range slices.Sorted(maps.Keys(uses)) {

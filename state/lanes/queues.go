@@ -117,7 +117,6 @@ type row struct {
 	afterAny  bool // its afterPolicy is any
 	named     bool // it names a native session
 	spare     bool // see state.Task.Spare
-	judged    bool // it is at its verify command or its evaluation
 	NotBefore time.Time
 	Order     int64
 }
@@ -125,7 +124,7 @@ type row struct {
 func rowOf(t *state.Folded) row {
 	return row{
 		status: t.Status.Index(), level: uint8(t.Rank()), Hold: t.Hold, isTried: t.Tried(), orphaned: t.Orphaned(), homeless: t.Workspace == "",
-		backed: len(t.Fallback) > 0, after: len(t.After) > 0, afterAny: t.AfterPolicy == state.AfterAny, named: t.AgentSession != "", spare: t.Spare, judged: t.Phase != "",
+		backed: len(t.Fallback) > 0, after: len(t.After) > 0, afterAny: t.AfterPolicy == state.AfterAny, named: t.AgentSession != "", spare: t.Spare,
 		NotBefore: t.NotBefore, Order: t.Order,
 	}
 }
