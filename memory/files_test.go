@@ -82,12 +82,12 @@ func TestSkippedNotesSayWhy(t *testing.T) {
 		{"subdir", "subdir/real.md", ""}, // the loop in it is not followed
 		{"missing.md", "", "missing.md: there is no such file"},
 		{"bin.md", "", "bin.md: it is no text: it has NUL bytes"},
-		{"out.md", "", "out.md: it is a link that leads out of the workspace"},
-		{"zero.md", "", "zero.md: it is a link that leads out of the workspace"},
-		{"outdir", "", "outdir: it is a link that leads out of the workspace"},
-		{"outdir/x.md", "", "outdir/x.md: it is a link that leads out of the workspace"},
-		{"outdir/*.md", "", "outdir: it is a link that leads out of the workspace"},
-		{"dangling.md", "", "dangling.md: it is a link that leads to nothing"},
+		{"out.md", "", "out.md: it cannot be read: path escapes from parent"},
+		{"zero.md", "", "zero.md: it cannot be read: path escapes from parent"},
+		{"outdir", "", "outdir: it cannot be read: path escapes from parent"},
+		{"outdir/x.md", "", "outdir/x.md: it cannot be read: path escapes from parent"},
+		{"outdir/*.md", "", "outdir: it cannot be read: path escapes from parent"},
+		{"dangling.md", "", "dangling.md: it cannot be read: no such file or directory"},
 		{"loop.md", "", "loop.md: it cannot be read: too many levels of symbolic links"},
 		{"fifo.md", "", "fifo.md: it is no regular file"},
 		{"../x.md", "", "../x.md: it is not inside the workspace"},
@@ -156,7 +156,7 @@ func TestOfManyFilesThoseWithFindsAreLookedAt(t *testing.T) {
 	for _, name := range engineNames {
 		t.Run(name, func(t *testing.T) {
 			r := search(t, withEngine(t, name), dir, "the deploy key")
-			want := []string{"memory/z4.md: it is a link that leads out of the workspace", "memory/z1.md: it is no text: it has NUL bytes"}
+			want := []string{"memory/z4.md: it cannot be read: path escapes from parent", "memory/z1.md: it is no text: it has NUL bytes"}
 			if !slices.Equal(places(r), []string{"memory/z2.md:1"}) || !slices.Equal(why(r), want) {
 				t.Errorf("hits %v, skipped %q", places(r), why(r))
 			}
