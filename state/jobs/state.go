@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +18,6 @@ type State struct {
 	jobs     map[string]*entry
 	all      []*entry          // the oldest first
 	queue    heap.Heap[*entry] // those that are queued
-	byStatus map[string]map[*entry]bool
 	byKey    map[string]string // ids by idempotency keys, also of archived jobs
 	archived map[string]ledger.ArchiveEntry
 }
@@ -34,11 +32,8 @@ type entry struct {
 
 // New returns a state without jobs.
 func New() *State {
-	s := &State{jobs: map[string]*entry{}, byStatus: map[string]map[*entry]bool{}, byKey: map[string]string{}, archived: map[string]ledger.ArchiveEntry{}}
+	s := &State{jobs: map[string]*entry{}, byKey: map[string]string{}, archived: map[string]ledger.ArchiveEntry{}}
 	s.queue.Before, s.queue.Place = func(a, b *entry) bool { return compare(a, b) < 0 }, func(e *entry) *uint32 { return &e.at }
-	for _, status := range Statuses {
-		s.byStatus[status] = map[*entry]bool{}
-	}
 	return s
 }
 
@@ -57,7 +52,7 @@ func (s *State) Apply(sec *ledger.Section) error {
 		e = &entry{inAll: len(s.all)}
 		s.jobs[j.ID], s.all = e, append(s.all, e)
 		delete(s.archived, j.ID) // a whole record brings it back
-	} else if delete(s.byStatus[e.Status], e); e.Status == Queued {
+	} else if e.Status == Queued {
 		s.queue.Remove(e)
 	}
 	for i := range sec.Fields {
@@ -68,7 +63,7 @@ func (s *State) Apply(sec *ledger.Section) error {
 	if e.IdempotencyKey != j.IdempotencyKey {
 		delete(s.byKey, e.IdempotencyKey)
 	}
-	e.Job, s.byKey[j.IdempotencyKey], s.byStatus[j.Status][e] = j, j.ID, true
+	e.Job, s.byKey[j.IdempotencyKey] = j, j.ID
 	if j.Status == Queued {
 		s.queue.Push(e)
 	}
@@ -150,12 +145,8 @@ func (s *State) List(f Filter) []Job { return s.Where(f, func(*Job) bool { retur
 // Where is List of the jobs for which is holds too.
 func (s *State) Where(f Filter, is func(*Job) bool) []Job {
 	var list []*entry
-	from := slices.Values(s.all)
-	if f.Status != "" {
-		from = maps.Keys(s.byStatus[f.Status])
-	}
-	for e := range from {
-		if (f.ObjectID == "" || e.ObjectID == f.ObjectID) && is(&e.Job) {
+	for _, e := range s.all {
+		if (f.Status == "" || e.Status == f.Status) && (f.ObjectID == "" || e.ObjectID == f.ObjectID) && is(&e.Job) {
 			list = append(list, e)
 		}
 	}
@@ -175,13 +166,10 @@ func (s *State) Where(f Filter, is func(*Job) bool) []Job {
 
 // Metrics returns the figures of that instant.
 func (s *State) Metrics(now time.Time) Metrics {
-	m := Metrics{SuccessRate: 1, DeadLetters: len(s.byStatus[DeadLetter])}
-	succeeded := len(s.byStatus[Succeeded])
-	if n := succeeded + len(s.byStatus[Failed]) + m.DeadLetters; n > 0 {
-		m.SuccessRate = float64(succeeded) / float64(n)
-	}
+	m, count := Metrics{SuccessRate: 1}, map[string]int{}
 	retried, tried := 0, len(s.all)-len(s.queue.List)
 	for _, e := range s.all {
+		count[e.Status]++
 		if e.Status == Queued && e.WaitsFor == "" && !e.RunAt.After(now) {
 			m.Due, m.LagSeconds = m.Due+1, max(m.LagSeconds, now.Sub(e.RunAt).Seconds())
 		}
@@ -191,6 +179,10 @@ func (s *State) Metrics(now time.Time) Metrics {
 				tried++
 			}
 		}
+	}
+	m.DeadLetters = count[DeadLetter]
+	if n := count[Succeeded] + count[Failed] + m.DeadLetters; n > 0 {
+		m.SuccessRate = float64(count[Succeeded]) / float64(n)
 	}
 	m.RetryRate = float64(retried) / float64(max(1, tried))
 	return m
