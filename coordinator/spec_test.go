@@ -77,7 +77,7 @@ func TestBadSpecs(t *testing.T) {
 		{task.TaskSpec{Prompt: " \n"}, `the prompt is empty`},
 		{task.TaskSpec{Prompt: strings.Repeat("x", task.MaxPrompt+1)}, `more than the 1048576 bytes`},
 		{task.TaskSpec{Prompt: "a\xff"}, `UTF-8`},
-		{task.TaskSpec{Agent: "codx"}, `there is no agent "codx"; did you mean codex?; stint doctor`},
+		{task.TaskSpec{Agent: "codx"}, `there is no agent "codx"; known are codex, demo; stint doctor`},
 		{task.TaskSpec{Agent: "gpt"}, `there is no agent "gpt"; known are codex, demo; stint doctor`},
 		{task.TaskSpec{Account: "other"}, `other`},
 		{task.TaskSpec{Model: "gpt 5"}, `"gpt 5" cannot be the name of a model`},

@@ -58,21 +58,15 @@ func (e *TransitionError) Error() string {
 	}
 }
 
-// ParseStatus reads a status, without a copy of a known one. The error of an unknown one names the nearest.
+// ParseStatus reads a status, without a copy of a known one.
 func ParseStatus[T string | []byte](s T) (Status, error) {
 	for _, st := range Statuses {
 		if string(s) == string(st) {
 			return st, nil
 		}
 	}
-	low, known := strings.ToLower(string(s)), []string{}
-	for _, st := range Statuses {
-		known = append(known, string(st))
-	}
-	if near := Nearest(low, known); near != "" {
-		return "", fmt.Errorf("unknown status %q; did you mean %s?", s, near)
-	}
-	return "", fmt.Errorf("unknown status %q; it is one of %s", s, strings.Join(known, ", "))
+	known := strings.Trim(fmt.Sprint(Statuses), "[]")
+	return "", fmt.Errorf("unknown status %q; it is one of %s", s, strings.ReplaceAll(known, " ", ", "))
 }
 
 // Nearest returns the known word that a word was probably meant to be, or "": at most two

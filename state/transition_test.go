@@ -42,10 +42,10 @@ func TestParseStatus(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"qeued":     `unknown status "qeued"; did you mean queued?`,
-		"Queued":    `unknown status "Queued"; did you mean queued?`,
-		"cancelled": `unknown status "cancelled"; did you mean canceled?`,
-		"runing":    `unknown status "runing"; did you mean running?`,
+		"qeued":     `unknown status "qeued"; it is one of draft, queued, running, done, failed, canceled, dead`,
+		"Queued":    `unknown status "Queued"; it is one of draft, queued, running, done, failed, canceled, dead`,
+		"cancelled": `unknown status "cancelled"; it is one of draft, queued, running, done, failed, canceled, dead`,
+		"runing":    `unknown status "runing"; it is one of draft, queued, running, done, failed, canceled, dead`,
 		"banana":    `unknown status "banana"; it is one of draft, queued, running, done, failed, canceled, dead`,
 		"":          `unknown status ""; it is one of draft, queued, running, done, failed, canceled, dead`,
 	} {

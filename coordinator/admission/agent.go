@@ -80,11 +80,8 @@ func (a *Admission) checkAgentName(name string) error {
 	if a.tasks.Config.Agents[name] != nil {
 		return nil
 	}
-	known := slices.Sorted(maps.Keys(a.tasks.Config.Agents))
-	if near := state.Nearest(strings.ToLower(name), known); near != "" {
-		return task.Wrong("agent", "stint doctor", "there is no agent %q; did you mean %s?", name, near)
-	}
-	return task.Wrong("agent", "stint doctor", "there is no agent %q; known are %s", name, strings.Join(known, ", "))
+	known := strings.Join(slices.Sorted(maps.Keys(a.tasks.Config.Agents)), ", ")
+	return task.Wrong("agent", "stint doctor", "there is no agent %q; known are %s", name, known)
 }
 
 // fillFallback checks the agents that may take over, or fills in those of the configuration.

@@ -74,7 +74,7 @@ func TestFsckTellsFaultsFromNotes(t *testing.T) {
 		{"written", good + "## Task c\n- status: queued\n- prompt: z\n", good, "note tasks.md: 1 edit is not taken over yet; a master does that"},
 		{"old buffer", short, good, "note tasks.md: the newest 2 records are missing; a master appends what is missing"},
 		{"tidied", strings.Replace(good, "## Task a\n- seq: 2\n- status: running\n<!-- end 2 -->\n", "", 1), good, "note tasks.md: 1 record was taken out by hand, which the journal has"},
-		{"typo", good + "## Task c\n- status: qeued\n", good, `section tasks.md:26: unknown status "qeued"; did you mean queued?`},
+		{"typo", good + "## Task c\n- status: qeued\n", good, `section tasks.md:26: unknown status "qeued"; it is one of draft, queued, running, done, failed, canceled, dead`},
 		{"formatter", formatted, plain, "held tasks.md: "},
 		{"refused", refused, refused, "refused journal.md:9: record 2 has no effect: Task a, record 2: status: a task that is done cannot become draft"},
 		{"lost", good, short, "journal tasks.md:14: record 3 is not in the journal, which ends with record 2; "},

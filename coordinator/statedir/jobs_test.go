@@ -58,7 +58,7 @@ func TestFsckOfJobs(t *testing.T) {
 	text, journal := readText(t, dir, "jobs.md"), readText(t, dir, "jobs.journal.md")
 	lines := strings.Count(text, "\n")
 	write(t, dir, "jobs.md", text+"\n## Job mine\n- status: quued\n")
-	if got, want := fsckText(t, dir, dead), fmt.Sprintf(`section jobs.md:%d: status: unknown word "quued"; did you mean queued?`, lines+3); !strings.Contains(got, want) {
+	if got, want := fsckText(t, dir, dead), fmt.Sprintf(`section jobs.md:%d: status: unknown word "quued"; it is one of queued, running, succeeded, failed, dead_letter`, lines+3); !strings.Contains(got, want) {
 		t.Errorf("%s\nnot %s", got, want)
 	}
 	write(t, dir, "jobs.md", text)

@@ -46,7 +46,7 @@ type TaskRecord struct {
 type Finding struct {
 	File    string `json:"file" doc:"Name of the file" example:"tasks.md"`
 	Line    int    `json:"line" doc:"Line number, from 1; 0: the file as a whole" example:"812"`
-	Message string `json:"message" doc:"What is wrong" example:"unknown status \"qeued\"; did you mean queued?"`
+	Message string `json:"message" doc:"What is wrong" example:"unknown status \"qeued\"; it is one of draft, queued, running, done, failed, canceled, dead"`
 }
 
 // String returns "tasks.md:812: message".

@@ -66,7 +66,7 @@ func TestEveryField(t *testing.T) {
 
 func TestRefusedRecordsHaveNoEffect(t *testing.T) {
 	tests := []struct{ name, field, key, want string }{
-		{"status", "status: qeued", "status", "did you mean queued?"},
+		{"status", "status: qeued", "status", "it is one of draft, queued"},
 		{"priority", "priority: 10", "priority", `"10" is not within 1 to 9`},
 		{"priority zero", "priority: 0", "priority", `"0" is not within 1 to 9`},
 		{"number", "attempt: two", "attempt", `"two" is not a whole number`},

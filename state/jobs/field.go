@@ -143,19 +143,12 @@ func check(v any) (name string, err error) {
 	return "", nil
 }
 
-// oneOf returns an error unless a word is one of a closed set; it names the nearest.
+// oneOf returns an error unless a word is one of a closed set.
 func oneOf(word string, list []string) error {
 	if slices.Contains(list, word) {
 		return nil
 	}
-	hint := "it is one of " + strings.Join(list, ", ")
-	if word == "" {
-		return errors.New("it is missing; " + hint)
-	}
-	if near := state.Nearest(strings.ToLower(word), list); near != "" {
-		hint = "did you mean " + near + "?"
-	}
-	return fmt.Errorf("unknown word %q; %s", state.Cut(word, 40), hint)
+	return fmt.Errorf("unknown word %q; it is one of %s", state.Cut(word, 40), strings.Join(list, ", "))
 }
 
 func within(n, least, most int) error {

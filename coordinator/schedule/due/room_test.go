@@ -634,7 +634,7 @@ func TestHandEdits(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 	found := w.Findings()
-	if len(found) != 1 || !strings.HasPrefix(found[0].Error(), "jobs.md:") || !strings.HasSuffix(found[0].Error(), `unknown word "dekay"; did you mean decay?`) {
+	if len(found) != 1 || !strings.HasPrefix(found[0].Error(), "jobs.md:") || !strings.HasSuffix(found[0].Error(), `unknown word "dekay"; it is one of verify, revalidate, decay, archive, reinstate-check, init_instance`) {
 		t.Fatalf("%v", found)
 	}
 	if line := strings.Split(w.read("jobs.md"), "\n")[found[0].Line-1]; line != "- action: dekay" {
