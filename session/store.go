@@ -15,27 +15,18 @@ import (
 	"time"
 
 	"stint/ledger/durable"
+	"stint/state"
 )
-
-// An Entry says which session is the current one of a session key with an agent and account.
-type Entry struct {
-	Key       string // session key
-	Agent     string
-	Account   string // "" is the default account
-	SessionID string // stint's session; one that is not valid is left out: see checkID
-	Native    string // the agent's own id of the session, "" while unknown
-	UpdatedAt time.Time
-}
 
 // Options say how to open a Store.
 type Options struct {
-	Dir      string         // the state directory; must exist
-	FS       durable.FS     // nil: the machine's
-	List     func() []Entry // the current sessions: the store's goroutine asks for them before each write
-	Interval time.Duration  // a change is written this much later, with all that came in between
-	Gone     func() bool    // says that Dir is not ours any more: nothing is written; nil: it never is
-	OnError  func(error)    // called by the store's goroutine when a write failed; nil: only Close returns it
-	OnAside  func(string)   // called with the new name of what stood in the file's place and was no file; may be nil
+	Dir      string                 // the state directory; must exist
+	FS       durable.FS             // nil: the machine's
+	List     func() []state.Session // the current sessions: the store's goroutine asks for them before each write; one whose id is not valid is left out
+	Interval time.Duration          // a change is written this much later, with all that came in between
+	Gone     func() bool            // says that Dir is not ours any more: nothing is written; nil: it never is
+	OnError  func(error)            // called by the store's goroutine when a write failed; nil: only Close returns it
+	OnAside  func(string)           // called with the new name of what stood in the file's place and was no file; may be nil
 }
 
 // A Store writes sessions.json. Its methods may be called by any goroutine. The file is replaced as a whole by a goroutine of
@@ -82,9 +73,9 @@ func (s *Store) Changed() {
 }
 
 // list returns all current sessions, by key; those of one key newest first.
-func (s *Store) list() []Entry {
-	all := slices.DeleteFunc(s.opts.List(), func(e Entry) bool { return checkID(e.SessionID) != nil })
-	slices.SortFunc(all, func(a, b Entry) int {
+func (s *Store) list() []state.Session {
+	all := slices.DeleteFunc(s.opts.List(), func(e state.Session) bool { return checkID(e.ID) != nil })
+	slices.SortFunc(all, func(a, b state.Session) int {
 		return cmp.Or(strings.Compare(a.Key, b.Key), b.UpdatedAt.Compare(a.UpdatedAt),
 			strings.Compare(a.Agent, b.Agent), strings.Compare(a.Account, b.Account))
 	})
@@ -194,7 +185,7 @@ func (f *fileEntry) native() *string {
 }
 
 // encode returns the bytes of sessions.json, one key a line. Entries are in the order of Store.list.
-func encode(dir string, entries []Entry) ([]byte, error) {
+func encode(dir string, entries []state.Session) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	sep := "\n"
@@ -204,9 +195,9 @@ func encode(dir string, entries []Entry) ([]byte, error) {
 		for ; i < len(entries) && entries[i].Key == key; i++ {
 			e := &entries[i]
 			f := fileEntry{
-				SessionID:      e.SessionID,
+				SessionID:      e.ID,
 				UpdatedAt:      e.UpdatedAt,
-				TranscriptPath: TranscriptPath(dir, e.SessionID),
+				TranscriptPath: TranscriptPath(dir, e.ID),
 				Agent:          e.Agent,
 				Account:        e.Account,
 			}

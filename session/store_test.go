@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"stint/ledger/durable"
+	"stint/state"
 )
 
 // countFS counts the replacements of a file and can refuse them.
@@ -44,15 +45,15 @@ func newCountFS() *countFS { return &countFS{FS: durable.OS} }
 type folded struct {
 	*Store
 	mu      sync.Mutex // guards entries
-	entries map[[3]string]Entry
+	entries map[[3]string]state.Session
 }
 
-func openFolded(o Options, entries ...Entry) *folded {
-	s := &folded{entries: map[[3]string]Entry{}}
+func openFolded(o Options, entries ...state.Session) *folded {
+	s := &folded{entries: map[[3]string]state.Session{}}
 	for _, e := range entries {
 		s.entries[[3]string{e.Key, e.Agent, e.Account}] = e
 	}
-	o.List = func() []Entry {
+	o.List = func() []state.Session {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return slices.Collect(maps.Values(s.entries))
@@ -61,7 +62,7 @@ func openFolded(o Options, entries ...Entry) *folded {
 	return s
 }
 
-func openStore(t *testing.T, o Options, entries ...Entry) *folded {
+func openStore(t *testing.T, o Options, entries ...state.Session) *folded {
 	t.Helper()
 	if o.Interval == 0 {
 		o.Interval = time.Hour
@@ -71,7 +72,7 @@ func openStore(t *testing.T, o Options, entries ...Entry) *folded {
 	return s
 }
 
-func put(s *folded, entries ...Entry) {
+func put(s *folded, entries ...state.Session) {
 	for _, e := range entries {
 		s.mu.Lock()
 		s.entries[[3]string{e.Key, e.Agent, e.Account}] = e
@@ -88,13 +89,13 @@ func closeStore(t *testing.T, s *folded) {
 func at(sec int) time.Time { return testTime.Add(time.Duration(sec) * time.Second) }
 
 // sample is in the order of Store.list.
-var sample = []Entry{
-	{Key: "dir:/home/ana/shop", Agent: "demo", SessionID: "s-4", Native: "d-4", UpdatedAt: at(1)},
-	{Key: "web", Agent: "claude", Account: "work", SessionID: "s-3", Native: "c-3", UpdatedAt: at(9)},
-	{Key: "web", Agent: "codex", SessionID: "s-1", Native: "x-1", UpdatedAt: at(5)},
-	{Key: "web", Agent: "codex", Account: "second", SessionID: "s-2", UpdatedAt: at(5)},
-	{Key: "web", Agent: "gemini", SessionID: "s-5", Native: "g-5", UpdatedAt: at(2)},
-	{Key: "ünï \"q\"\n", Agent: "codex", SessionID: "s-6", Native: "x-6", UpdatedAt: at(2)},
+var sample = []state.Session{
+	{Key: "dir:/home/ana/shop", Agent: "demo", ID: "s-4", Native: "d-4", UpdatedAt: at(1)},
+	{Key: "web", Agent: "claude", Account: "work", ID: "s-3", Native: "c-3", UpdatedAt: at(9)},
+	{Key: "web", Agent: "codex", ID: "s-1", Native: "x-1", UpdatedAt: at(5)},
+	{Key: "web", Agent: "codex", Account: "second", ID: "s-2", UpdatedAt: at(5)},
+	{Key: "web", Agent: "gemini", ID: "s-5", Native: "g-5", UpdatedAt: at(2)},
+	{Key: "ünï \"q\"\n", Agent: "codex", ID: "s-6", Native: "x-6", UpdatedAt: at(2)},
 }
 
 // sampleFile writes the sample into dir and returns the bytes of the file.
@@ -111,7 +112,7 @@ func sampleFile(t *testing.T, dir string) (data string) {
 	return readFile(t, filepath.Join(dir, "sessions.json"))
 }
 
-func checkEntries(t *testing.T, s *folded, want []Entry) {
+func checkEntries(t *testing.T, s *folded, want []state.Session) {
 	t.Helper()
 	if diff := cmp.Diff(want, s.list()); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
@@ -181,7 +182,7 @@ func TestStoreDebounces(t *testing.T) {
 		put(s, e)
 		closeStore(t, s) // does not wait for the interval
 		writes(n + 2)
-		if data := readFile(t, filepath.Join(dir, "sessions.json")); !strings.Contains(data, e.SessionID) {
+		if data := readFile(t, filepath.Join(dir, "sessions.json")); !strings.Contains(data, e.ID) {
 			t.Errorf("the file has %s", data)
 		}
 	})
@@ -238,15 +239,15 @@ func TestStoreCompares(t *testing.T) {
 	whole, path := sampleFile(t, dir), filepath.Join(dir, "sessions.json")
 	for name, tt := range map[string]struct {
 		file    string // "": there is none
-		entries []Entry
+		entries []state.Session
 		writes  int64
-		kept    []Entry
+		kept    []state.Session
 	}{
 		"the same":         {whole, sample, 0, sample},
 		"no file":          {"", sample, 1, sample},
 		"half a file":      {whole[:len(whole)/2], sample, 1, sample},
 		"another form":     {"[]", sample, 1, sample},
-		"fewer, one bad":   {whole, []Entry{sample[1], {Key: "web", SessionID: "../x"}, {Key: "api"}, sample[3]}, 1, []Entry{sample[1], sample[3]}},
+		"fewer, one bad":   {whole, []state.Session{sample[1], {Key: "web", ID: "../x"}, {Key: "api"}, sample[3]}, 1, []state.Session{sample[1], sample[3]}},
 		"none":             {whole, nil, 1, nil},
 		"no file, none":    {"", nil, 0, nil},
 		"an older stint's": {"{\"version\":1,\"sessions\":{\n}}\n", sample, 1, sample},
@@ -289,7 +290,7 @@ func TestStoreAside(t *testing.T) {
 				must(t, place(path))
 				s := openStore(t, Options{Dir: dir, OnAside: func(aside string) { renamed = append(renamed, aside) }}, sample[:1-len(renamed)]...)
 				closeStore(t, s)
-				if got := readFile(t, path); strings.Contains(got, sample[0].SessionID) != (len(renamed) == 1) {
+				if got := readFile(t, path); strings.Contains(got, sample[0].ID) != (len(renamed) == 1) {
 					t.Errorf("the file has %s", got)
 				}
 				must(t, os.Remove(path))
@@ -313,7 +314,7 @@ func TestStoreConcurrent(t *testing.T) {
 		for g := range 8 {
 			all.Go(func() {
 				for i := range 50 {
-					put(s, Entry{Key: fmt.Sprint(g), SessionID: fmt.Sprintf("s-%d", i)})
+					put(s, state.Session{Key: fmt.Sprint(g), ID: fmt.Sprintf("s-%d", i)})
 					s.list()
 					time.Sleep(time.Microsecond)
 				}
@@ -321,7 +322,7 @@ func TestStoreConcurrent(t *testing.T) {
 		}
 		all.Wait()
 		closeStore(t, s)
-		if got := s.list(); len(got) != 8 || got[0].SessionID != "s-49" {
+		if got := s.list(); len(got) != 8 || got[0].ID != "s-49" {
 			t.Errorf("entries %v", got)
 		}
 	})
@@ -330,7 +331,7 @@ func TestStoreConcurrent(t *testing.T) {
 func BenchmarkFlush10k(b *testing.B) {
 	s := openFolded(Options{Dir: b.TempDir(), Interval: time.Hour})
 	for i := range 10_000 {
-		put(s, Entry{Key: fmt.Sprintf("key-%d", i), Agent: "codex", SessionID: testID, Native: testID, UpdatedAt: testTime})
+		put(s, state.Session{Key: fmt.Sprintf("key-%d", i), Agent: "codex", ID: testID, Native: testID, UpdatedAt: testTime})
 	}
 	for b.Loop() {
 		s.last = [32]byte{}

@@ -39,7 +39,7 @@ var arrows = map[string][]string{
 	"stint/state/explain":                     {"stint/state/lanes", "stint/state"},
 	"stint/state/fold":                        {"stint/ledger/plain", "stint/state/explain", "stint/state/lanes", "stint/state/table", "stint/state", "stint/ledger", "stint/ledger/mark"},
 	"stint/state/jobs":                        {"stint/ledger/lazy", "stint/state", "stint/ledger", "stint/state/heap"},
-	"stint/session":                           {"stint/ledger/durable", "stint/ledger/lock"},
+	"stint/session":                           {"stint/ledger/durable", "stint/ledger/lock", "stint/state"},
 	"stint/memory":                            {"stint/ledger/lazy", "stint/memory/care", "stint/ledger/durable"},
 	"stint/memory/care":                       {"stint/ledger/lazy"},
 	"stint/prompt":                            {"stint/ledger/lazy", "stint/memory"},

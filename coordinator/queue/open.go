@@ -168,12 +168,7 @@ func (s *Store) MakeDir(path string) error {
 func (s *Store) openSessions() {
 	s.sessions = session.Open(session.Options{
 		Dir: s.Config.StateDir, Interval: time.Second, Gone: s.IsGone,
-		List: func() (list []session.Entry) {
-			for _, x := range Read(s, func(st *fold.State) []state.Session { return st.Sessions() }) {
-				list = append(list, session.Entry{Key: x.Key, Agent: x.Agent, Account: x.Account, SessionID: x.ID, Native: x.Native, UpdatedAt: x.UpdatedAt})
-			}
-			return list
-		},
+		List:    func() []state.Session { return Read(s, (*fold.State).Sessions) },
 		OnError: func(err error) { s.Trouble("sessions.json could not be written", err) },
 		OnAside: func(aside string) {
 			s.Config.Log.Warn("sessions.json was not a regular file; it is written anew from the ledger", "renamed_to", aside)

@@ -23,6 +23,7 @@ import (
 	"stint/ledger/plain"
 	"stint/ledger/reconcile"
 	"stint/session"
+	"stint/state"
 	"stint/state/fold"
 )
 
@@ -412,11 +413,11 @@ func (s *scene) updateSessions() {
 
 // storeSessions writes sessions.json anew and reports whether that went well.
 func (s *scene) storeSessions(ids map[string]string) bool {
-	var entries []session.Entry
+	var entries []state.Session
 	for key, id := range ids {
-		entries = append(entries, session.Entry{Key: key, Agent: "codex", SessionID: id})
+		entries = append(entries, state.Session{Key: key, Agent: "codex", ID: id})
 	}
-	err := session.Open(session.Options{Dir: memDir, FS: s.through(), List: func() []session.Entry { return entries }, Interval: time.Hour}).Close()
+	err := session.Open(session.Options{Dir: memDir, FS: s.through(), List: func() []state.Session { return entries }, Interval: time.Hour}).Close()
 	if err != nil && s.faulty == nil {
 		s.t.Error(err)
 	}
