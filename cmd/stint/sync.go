@@ -41,15 +41,21 @@ func (a *app) syncCommand() *cobra.Command {
 	})
 	return group(command("sync", "compare or update the mirror of the ledger in PostgreSQL", nil, nil),
 		a.noRun(a.onMirror("once", "bring the mirror up to date, and exit", a.writeMirror)),
-		a.withMirror("status", "show how far the mirror is behind", a.mirrorStatus), verify,
+		a.onMirror("status", "show how far the mirror is behind", a.mirrorStatus), verify,
 		a.noRun(a.onMirror("rebuild", "write the whole mirror again", rebuild)),
 		a.noRun(a.onMirror("migrate", "upgrade the database's tables to the schema of this stint", a.migrateMirror)))
 }
 
-// withMirror returns one of these commands: it has the options of serve that say where the
-// mirror is and what it holds, and does run.
-func (a *app) withMirror(use, short string, run func(c *cobra.Command) error) *cobra.Command {
-	c := a.withJSON(command(use+" [OPTIONS]", short, cobra.NoArgs, func(c *cobra.Command, _ []string) error { return run(c) }))
+// onMirror returns one of these commands: it has the options of serve that say where the mirror is and
+// what it holds, and does run, whose exit code is the same for all.
+func (a *app) onMirror(use, short string, run func(ctx context.Context, dir string, o postgres.Options) error) *cobra.Command {
+	c := a.withJSON(command(use+" [OPTIONS]", short, cobra.NoArgs, func(c *cobra.Command, _ []string) error {
+		dir, o, err := a.mirrorOptions(c)
+		if err != nil {
+			return err
+		}
+		return syncError(c.Context(), run(c.Context(), dir, o))
+	}))
 	for i := range keys {
 		if keys[i].section == "postgres" {
 			addKeyFlag(c.Flags(), &keys[i])
@@ -58,19 +64,7 @@ func (a *app) withMirror(use, short string, run func(c *cobra.Command) error) *c
 	return c
 }
 
-// onMirror returns one that needs a mirror, whose options and exit code are the same for all.
-func (a *app) onMirror(use, short string, run func(ctx context.Context, dir string, o postgres.Options) error) *cobra.Command {
-	return a.withMirror(use, short, func(c *cobra.Command) error {
-		dir, o, err := a.mirrorOptions(c)
-		if err != nil {
-			return err
-		}
-		return syncError(c.Context(), run(c.Context(), dir, o))
-	})
-}
-
-// mirrorOptions returns the state directory, and where its mirror is. dir is there with the
-// error if that is about the database alone.
+// mirrorOptions returns the state directory, and where its mirror is.
 func (a *app) mirrorOptions(c *cobra.Command) (dir string, o postgres.Options, err error) {
 	cfg, err := a.config(c.Flags())
 	if err != nil {
@@ -81,7 +75,7 @@ func (a *app) mirrorOptions(c *cobra.Command) (dir string, o postgres.Options, e
 	}
 	o, on := postgresOptions(cfg, dir, slog.New(slog.DiscardHandler)) // what is to be said, these commands say
 	if !on {
-		return dir, o, errNoMirror
+		return "", o, errNoMirror
 	}
 	url, err := o.URL()
 	if err == nil {
@@ -197,45 +191,27 @@ type mirrorStatus struct {
 	Master      *task.MirrorStatus `json:"master,omitempty"`
 }
 
-func (a *app) mirrorStatus(c *cobra.Command) error {
-	ctx := c.Context()
-	dir, o, failed := a.mirrorOptions(c)
-	if dir == "" {
-		return failed
-	}
-	h, _ := a.health(ctx) // without a master there is no word of it
-	s := &mirrorStatus{Position: postgres.Position{Host: o.Host, StateDir: dir}, Master: h.Postgres}
-	if failed != nil && s.Master == nil {
-		return failed
-	}
+func (a *app) mirrorStatus(ctx context.Context, dir string, o postgres.Options) error {
 	l, err := statedir.ReadSnapshot(ctx, dir, 0)
 	if err != nil {
-		return syncError(ctx, err)
+		return err
 	}
-	s.JournalSeq = l.Seq()
-	switch {
-	case failed == nil:
-		var p postgres.Position
-		p, err = postgres.Look(ctx, o)
-		if failed = syncError(ctx, err); failed == nil {
-			s.Position, s.StateDir, s.SkewSeconds = p, dir, p.Skew.Seconds()
-			s.setLag(ctx, l, p.Seq)
-		}
-	case errors.Is(failed, errNoMirror):
-		a.hint("stint: the database is configured for the master alone; this is what it knows\n")
-		if failed = nil; s.Master.State == task.MirrorFailing {
-			failed = &cliError{code: exitFailure, message: s.Master.LastError, try: "stint doctor"}
+	h, _ := a.health(ctx) // without a master there is no word of it
+	s := &mirrorStatus{Position: postgres.Position{Host: o.Host}, JournalSeq: l.Seq(), Master: h.Postgres}
+	p, err := postgres.Look(ctx, o)
+	if err = syncError(ctx, err); err == nil {
+		s.Position, s.SkewSeconds = p, p.Skew.Seconds()
+		s.setLag(ctx, l, p.Seq)
+	} else {
+		s.Error, _ = explain(err)
+		if m := s.Master; m != nil && m.Seq > 0 { // what it knows
+			s.Target = m.Target
+			s.setLag(ctx, l, m.Seq)
 		}
 	}
-	if failed != nil {
-		s.Error, _ = explain(failed)
-	}
-	if m := s.Master; m != nil && s.Target == "" && m.Seq > 0 {
-		s.Target = m.Target
-		s.setLag(ctx, l, m.Seq)
-	}
+	s.StateDir = dir
 	a.warn(s.Warning)
-	return errors.Join(a.print(s, s.String()), failed)
+	return errors.Join(a.print(s, s.String()), err)
 }
 
 // setLag sets how far a mirror up to seq is behind the ledger. Where it seems to be ahead,
