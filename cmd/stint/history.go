@@ -60,15 +60,8 @@ func (a *app) historyCommand() *cobra.Command {
 		if limit > 0 && len(events) > limit {
 			events = events[len(events)-limit:]
 		}
-		show := func(e *event) error {
-			line := e.line()
-			if isTTY(a.stdout) {
-				line = clip(line, max(terminalWidth(a.stdout), 80))
-			}
-			return a.print(e, line)
-		}
 		for i := range events {
-			if err := show(&events[i]); err != nil {
+			if err := a.print(events[i], events[i].line()); err != nil {
 				return err
 			}
 		}
@@ -91,7 +84,7 @@ func (a *app) historyCommand() *cobra.Command {
 			if h.last = eventOf(s, h.last.At); isOther(h.last) {
 				continue
 			}
-			if err := show(&h.last); err != nil {
+			if err := a.print(h.last, h.last.line()); err != nil {
 				return err
 			}
 		}
