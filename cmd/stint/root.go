@@ -201,11 +201,7 @@ func optionHint(cmd *cobra.Command, name, other string) string {
 	dashes := "--"[min(1, max(0, 2-len(name))):] // one before a letter
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	near := state.Nearest(name, names)
-	if i := slices.IndexFunc(names, func(n string) bool { return n[:1] == name }); i >= 0 {
-		near = names[i]
-	}
-	if near != "" {
+	if near := state.Nearest(name, names); near != "" {
 		other = cmd.CommandPath() + " --" + near
 	}
 	return cmp.Or(otherName(cmd.CommandPath(), dashes+name), other)

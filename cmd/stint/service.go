@@ -180,10 +180,7 @@ func (a *app) serviceCommand() *cobra.Command {
 			a.hint("stint: the service ends with your last session and starts with the next one; to have it run from boot on: %s\n", enableLinger)
 		}
 		if _, err := system(ctx, s.start); err != nil {
-			if strings.Contains(err.Error(), "Failed to connect to bus") { // so systemctl says it, in containers for example
-				s.start += "; where no systemd runs, start it otherwise, as with @reboot stint serve in crontab -e"
-			}
-			return &cliError{code: exitFailure, message: s.file + " is written, but whether the service runs could not be seen: " + err.Error(), try: s.start}
+			return &cliError{code: exitFailure, message: s.file + " is written, but whether the service runs could not be seen: " + err.Error(), try: s.start + "; where no systemd or launchd runs: @reboot stint serve in crontab -e"}
 		}
 		return printText(a.stdout, s.file)
 	})

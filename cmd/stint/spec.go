@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -187,10 +185,7 @@ func readInputs(paths []string) (files []state.InputFile, err error) {
 	for _, path := range paths {
 		text, err := readNamed(path, task.MaxInputFiles)
 		if err != nil {
-			try := "put large files into the working directory and name them in the prompt"
-			if errors.Is(err, syscall.EISDIR) {
-				try = "give each file of it an --input-file of its own, or let the task work in that directory with -C DIR"
-			}
+			const try = "give each file an --input-file of its own; put large ones into the working directory, and name them in the prompt"
 			return nil, &cliError{code: exitUsage, message: "cannot take the input file " + path, err: plainError(err), try: try}
 		}
 		name := filepath.Clean(path)

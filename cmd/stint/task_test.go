@@ -99,7 +99,7 @@ func TestUsageErrors(t *testing.T) {
 		{"task x --delay=-1h", `--delay "-1h" is negative`, ""},
 		{"task x --timeout 0s", `timeout "0s"`, ""},
 		{"task x --input-file /does/not/exist", "cannot take the input file /does/not/exist: no such file or directory", ""},
-		{"task x --input-file /", "cannot take the input file /: is a directory", "give each file of it an --input-file of its own, or let the task work in that directory with -C DIR"},
+		{"task x --input-file /", "cannot take the input file /: is a directory", "give each file an --input-file of its own; put large ones into the working directory, and name them in the prompt"},
 		{"task x --on-failure @" + empty, "--on-failure: the file has no text", ""},
 		{"task x --on-issue @" + empty + ".md", "cannot read the prompt: open " + empty + ".md: no such file", ""},
 	} {

@@ -16,9 +16,6 @@ func parseDuration(s string) (time.Duration, error) {
 			d = time.Duration(n) * 24 * time.Hour
 		}
 	}
-	if _, nerr := strconv.Atoi(s); err != nil && nerr == nil {
-		return 0, fmt.Errorf("%q has no unit; write %[1]ss, %[1]sm, %[1]sh or %[1]sd", s)
-	}
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a duration such as 90s, 10m, 2h or 3d", s)
 	}
