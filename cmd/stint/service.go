@@ -147,10 +147,9 @@ func systemCommand(ctx context.Context, command string) *exec.Cmd {
 
 func (a *app) serviceCommand() *cobra.Command {
 	var print, force, linger bool
-	format := serviceFormat
 	leaf := func(use, short string, do func(context.Context, *service) error) *cobra.Command {
 		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-			s, err := serviceOf(format)
+			s, err := serviceOf(serviceFormat)
 			if err == nil {
 				err = do(c.Context(), s)
 			}
@@ -158,9 +157,6 @@ func (a *app) serviceCommand() *cobra.Command {
 		}}
 	}
 	install := leaf("install [OPTIONS]", "write the file of the service, and start it", func(ctx context.Context, s *service) error {
-		if serviceFiles().Lookup(format+".tmpl") == nil || !print && format != serviceFormat {
-			return usage("stint service install --help", "--format %s is neither systemd nor launchd, or is another system's and needs --print", format)
-		}
 		text, err := s.textHere(a)
 		switch {
 		case err != nil:
@@ -185,7 +181,6 @@ func (a *app) serviceCommand() *cobra.Command {
 		return printText(a.stdout, s.file)
 	})
 	install.Flags().BoolVar(&print, "print", false, "print the file, and do nothing else")
-	install.Flags().StringVar(&format, "format", format, "systemd or launchd, with --print")
 	install.Flags().BoolVar(&force, "force", false, "replace a file that stint has not written")
 	install.Flags().BoolVar(&linger, "linger", false, "on Linux: run it from boot on, without a session of yours")
 	status := leaf("status", "print whether the service is installed and runs", func(ctx context.Context, s *service) error { return a.printFindings(s.examine(ctx)) })
