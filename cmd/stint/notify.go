@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,11 +13,7 @@ import (
 )
 
 func (a *app) notifyCommand() *cobra.Command {
-	var kind string
-	test := command("test [OPTIONS]", "send a test message to each destination", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
-		if !slices.Contains(notify.Kinds, kind) {
-			return usage("stint notify test --help", "--event: %q is not one of %s", kind, strings.Join(notify.Kinds, ", "))
-		}
+	test := command("test", "send a test message to each destination", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
 		cfg, err := a.base()
 		if err != nil {
 			return err
@@ -26,7 +21,7 @@ func (a *app) notifyCommand() *cobra.Command {
 		if len(cfg.Notify) == 0 {
 			return usage("stint help configuration", "the configuration has no [[notify]] block")
 		}
-		e, failed := notify.Event{Event: kind, Time: time.Now().UTC(), Text: "this is a test of stint notify", Test: true}, 0
+		e, failed := notify.Event{Event: notify.Done, Time: time.Now().UTC(), Text: "this is a test of stint notify", Test: true}, 0
 		for i := range cfg.Notify {
 			b := &cfg.Notify[i]
 			var lines []string
@@ -53,8 +48,6 @@ func (a *app) notifyCommand() *cobra.Command {
 		}
 		return nil
 	})
-	test.Flags().StringVar(&kind, "event", notify.Done, "`kind` of the event: "+strings.Join(notify.Kinds, ", "))
-	complete(test, "event", func() []string { return notify.Kinds })
 	return group(command("notify", "try the notifications", nil, nil), a.noRun(test))
 }
 
