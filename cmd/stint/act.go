@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,7 +131,7 @@ func (a *app) moveCommand() *cobra.Command {
 		if !to.First && to.Before == "" {
 			return usage("stint move "+args[0]+" --first, or --before ID", "stint move does not say where to")
 		}
-		return a.printEnd(ask(c.Context(), a.call, func(cl *client.Client) (wire.TaskView, error) { return cl.Move(c.Context(), args[0], to) }))
+		return a.printEnd(fetch[wire.TaskView](c.Context(), a.call, http.MethodPost, "/v1/tasks/"+url.PathEscape(args[0])+"/move", to))
 	})
 	c.Flags().BoolVar(&to.First, "first", false, "before all others that wait there")
 	c.Flags().StringVar(&to.Before, "before", "", "before the task with this `id`")

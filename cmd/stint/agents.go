@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,6 @@ import (
 	"stint/coordinator/agent/gate"
 	"stint/coordinator/agent/gate/hold"
 	"stint/coordinator/agent/gemini"
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/ledger/durable"
@@ -333,9 +333,7 @@ func (a *app) addEnvironment(specs []task.TaskSpec) {
 // askAgents asks a running master about the agents, for tasks of this shell.
 func (a *app) askAgents(ctx context.Context, probe bool) (wire.AgentsBody, error) {
 	env, _ := a.environment()
-	return ask(ctx, a.callRunning, func(c *client.Client) (wire.AgentsBody, error) {
-		return c.Agents(ctx, wire.AgentsQuery{Probe: probe, Environment: env})
-	})
+	return fetch[wire.AgentsBody](ctx, a.callRunning, http.MethodPost, "/v1/agents", wire.AgentsQuery{Probe: probe, Environment: env})
 }
 
 // lookAtAgents returns the function with which a master tells of its agents.

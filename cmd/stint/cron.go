@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -225,8 +227,10 @@ func (a *app) findSchedule(name string) (file *stateFile[schedule.Schedule], s s
 // actOnSchedule fires a schedule, pauses or resumes it.
 func (a *app) actOnSchedule(ctx context.Context, name, act string) (task.Schedule, error) {
 	at := time.Now() // call may repeat the request, which is one firing then
-	return ask(ctx, a.call, func(c *client.Client) (task.Schedule, error) { return c.ActOnSchedule(ctx, name, act, at) })
+	return fetch[task.Schedule](ctx, a.call, http.MethodPost, schedulePath(name)+"/"+act, wire.MomentBody{At: at})
 }
+
+func schedulePath(name string) string { return "/v1/schedules/" + url.PathEscape(name) }
 
 func (a *app) cronAct(name, short string) *cobra.Command {
 	return a.noRun(command(name+" NAME", short, cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
@@ -321,8 +325,8 @@ func outcomeText(r *task.JobRun) string {
 func (a *app) cronRunsCommand() *cobra.Command {
 	most := 0
 	c := a.withJSON(command("runs [OPTIONS] NAME", "list how the firings of a schedule went, the newest first", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		list, err := ask(c.Context(), a.call, func(cl *client.Client) ([]task.JobRun, error) { return cl.JobRuns(c.Context(), args[0], most) })
-		return printTable(a, list, err, "no firing has ended yet", []string{"SCHEDULED", "OUTCOME", "TOOK", "TASK", "DETAIL"}, []string{"DETAIL"}, func(r task.JobRun) (string, []string) {
+		out, err := fetch[wire.JobRunsBody](c.Context(), a.call, http.MethodGet, schedulePath(args[0])+"/runs?limit="+strconv.Itoa(most), nil)
+		return printTable(a, out.Runs, err, "no firing has ended yet", []string{"SCHEDULED", "OUTCOME", "TOOK", "TASK", "DETAIL"}, []string{"DETAIL"}, func(r task.JobRun) (string, []string) {
 			took := time.Duration(r.Duration * float64(time.Second)).Round(100 * time.Millisecond).String()
 			return r.Task, []string{localTime(r.Scheduled), outcomeText(&r), took, shortID(r.Task), r.Detail}
 		})

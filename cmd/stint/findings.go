@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -24,12 +25,12 @@ func (a *app) warnFindings(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWarn)
 	defer cancel()
-	list, _ := ask(ctx, a.callRunning, func(c *client.Client) ([]task.Finding, error) { return c.Findings(ctx) }) // without a master there is nobody to ask
-	switch {
-	case len(list) == 1:
-		a.hint("stint: %s\n", escapeText(oneLine(list[0].String())))
-	case len(list) > 1:
-		a.hint("stint: the ledger has %s; to check all files: stint fsck\n", count(len(list), "finding"))
+	out, _ := fetch[wire.FindingsBody](ctx, a.callRunning, http.MethodGet, "/v1/ledger/findings", nil) // without a master there is nobody to ask
+	switch n := len(out.Findings); {
+	case n == 1:
+		a.hint("stint: %s\n", escapeText(oneLine(out.Findings[0].String())))
+	case n > 1:
+		a.hint("stint: the ledger has %s; to check all files: stint fsck\n", count(n, "finding"))
 	}
 }
 

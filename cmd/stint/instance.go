@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
@@ -56,12 +55,7 @@ func (a *app) instanceCommand() *cobra.Command {
 // fromMaster makes a request to the master, for which the state directory is made.
 func fromMaster[T any](a *app, c *cobra.Command, method, path string, in any) (T, error) {
 	a.creates = true
-	return request[T](a, c, method, path, in)
-}
-
-// request makes a request to the master.
-func request[T any](a *app, c *cobra.Command, method, path string, in any) (T, error) {
-	return ask(c.Context(), a.callOrOpen, func(cl *client.Client) (T, error) { return client.Fetch[T](c.Context(), cl, method, path, in) })
+	return fetch[T](c.Context(), a.callOrOpen, method, path, in)
 }
 
 func instancePath(id string) string { return "/v1/instances/" + url.PathEscape(id) }

@@ -75,7 +75,7 @@ const jobsPath = "/v1/scheduler/jobs"
 
 // onJob makes a request, and prints the job that it returns.
 func (a *app) onJob(c *cobra.Command, method, path string, in any) error {
-	job, err := request[jobs.Job](a, c, method, path, in)
+	job, err := fetch[jobs.Job](c.Context(), a.callOrOpen, method, path, in)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ const maxReason = 300
 
 // listJobs makes a request, and prints the jobs that it returns: as JSON, ids or a table.
 func (a *app) listJobs(c *cobra.Command, none, method, path string, in any) error {
-	out, err := request[wire.JobsBody](a, c, method, path, in)
+	out, err := fetch[wire.JobsBody](c.Context(), a.callOrOpen, method, path, in)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (a *app) jobLsCommand() *cobra.Command {
 
 func (a *app) jobShowCommand() *cobra.Command {
 	return a.withJSON(command("show [OPTIONS] ID", "show a due job", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		j, err := request[jobs.Job](a, c, http.MethodGet, jobsPath+"/"+url.PathEscape(args[0]), nil)
+		j, err := fetch[jobs.Job](c.Context(), a.callOrOpen, http.MethodGet, jobsPath+"/"+url.PathEscape(args[0]), nil)
 		if err != nil {
 			return err
 		}

@@ -98,6 +98,11 @@ func ask[T any](ctx context.Context, find finder, request func(*client.Client) (
 	return answer, err
 }
 
+// fetch makes a request by its path; see [client.Fetch].
+func fetch[T any](ctx context.Context, find finder, method, path string, in any) (T, error) {
+	return ask(ctx, find, func(c *client.Client) (T, error) { return client.Fetch[T](ctx, c, method, path, in) })
+}
+
 // task asks the master about a task.
 func (a *app) task(ctx context.Context, ref string) (wire.TaskView, error) {
 	return ask(ctx, a.call, func(c *client.Client) (wire.TaskView, error) { return c.Task(ctx, ref) })

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"html"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/guard"
 	"stint/coordinator/api/wire"
 	"stint/ledger/durable"
@@ -29,7 +29,7 @@ func (a *app) uiCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		page, err := ask(ctx, a.call, func(c *client.Client) (wire.PageAddress, error) { return c.PageAddress(ctx) })
+		page, err := fetch[wire.PageAddress](ctx, a.call, http.MethodPost, "/v1/ui/code", nil)
 		if err != nil {
 			return err
 		}

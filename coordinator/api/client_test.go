@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -165,7 +166,7 @@ func TestClientOutlivesItsMaster(t *testing.T) {
 // TestActOnScheduleSendsItsInstant, by which the master knows a request that is made again.
 func TestActOnScheduleSendsItsInstant(t *testing.T) {
 	at := time.Date(2026, 11, 30, 10, 12, 45, 123_000_000, time.UTC)
-	got, err := serve(t, newFake(t), Options{}).client.ActOnSchedule(t.Context(), "nightly", "run", at)
+	got, err := client.Fetch[task.Schedule](t.Context(), serve(t, newFake(t), Options{}).client, http.MethodPost, "/v1/schedules/nightly/run", wire.MomentBody{At: at})
 	if err != nil || len(got.Open) != 1 || !got.Open[0].Equal(at) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -76,11 +76,6 @@ func New(socket string, dial func(ctx context.Context, network, addr string) (ne
 	}}}
 }
 
-// Agents returns what the master knows of the agents.
-func (c *Client) Agents(ctx context.Context, query wire.AgentsQuery) (wire.AgentsBody, error) {
-	return Fetch[wire.AgentsBody](ctx, c, http.MethodPost, "/v1/agents", query)
-}
-
 // Close lets go of connections that are kept for later calls. Calls under way go on.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
@@ -467,17 +462,6 @@ func (c *Client) ListTo(ctx context.Context, f state.Filter, look wire.Look, w i
 	return count, strings.Fields(accounts), err
 }
 
-// PageAddress returns the address of the page, with a code that lets one browser in.
-func (c *Client) PageAddress(ctx context.Context) (wire.PageAddress, error) {
-	return Fetch[wire.PageAddress](ctx, c, http.MethodPost, "/v1/ui/code", nil)
-}
-
-// Findings returns what is wrong in the ledger.
-func (c *Client) Findings(ctx context.Context) ([]task.Finding, error) {
-	out, err := Fetch[wire.FindingsBody](ctx, c, http.MethodGet, "/v1/ledger/findings", nil)
-	return out.Findings, err
-}
-
 // Reconcile makes the master take over tasks.md now, and with accept also what is held as the work of a formatter.
 func (c *Client) Reconcile(ctx context.Context, accept bool) (task.Reconciled, error) {
 	return Fetch[task.Reconciled](ctx, c, http.MethodPost, "/v1/ledger/reconcile", wire.ReconcileBody{Accept: accept})
@@ -511,17 +495,6 @@ func (c *Client) Schedules(ctx context.Context) (wire.SchedulesBody, error) {
 	return Fetch[wire.SchedulesBody](ctx, c, http.MethodGet, "/v1/schedules", nil)
 }
 
-// JobRuns returns how firings of a schedule went, the newest first, at most so many.
-func (c *Client) JobRuns(ctx context.Context, name string, most int) ([]task.JobRun, error) {
-	out, err := Fetch[wire.JobRunsBody](ctx, c, http.MethodGet, "/v1/schedules/"+url.PathEscape(name)+"/runs?limit="+strconv.Itoa(most), nil)
-	return out.Runs, err
-}
-
-// ActOnSchedule fires a schedule, pauses or resumes it: act is run, pause or resume. at is now, and names a firing.
-func (c *Client) ActOnSchedule(ctx context.Context, name, act string, at time.Time) (task.Schedule, error) {
-	return Fetch[task.Schedule](ctx, c, http.MethodPost, "/v1/schedules/"+url.PathEscape(name)+"/"+act, wire.MomentBody{At: at})
-}
-
 // SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong. Specs without an id get
 // one from the client. The answers are in the order of specs and without the prompts.
 func (c *Client) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]wire.TaskView, error) {
@@ -537,11 +510,6 @@ func (c *Client) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]wire.T
 // Act does one thing to a task: act is cancel, hold, release, remove or retry.
 func (c *Client) Act(ctx context.Context, ref, act string) (wire.TaskView, error) {
 	return Fetch[wire.TaskView](ctx, c, http.MethodPost, taskPath(ref, "/"+act), nil)
-}
-
-// Move changes a queued task's place in its lane.
-func (c *Client) Move(ctx context.Context, ref string, to task.Place) (wire.TaskView, error) {
-	return Fetch[wire.TaskView](ctx, c, http.MethodPost, taskPath(ref, "/move"), to)
 }
 
 // Pause makes the master start no more tasks, now and after a restart; those at
