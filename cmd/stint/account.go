@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -182,14 +184,19 @@ func (a *app) accountRmCommand() *cobra.Command {
 	})
 }
 
+// actOnAccount enables or disables an account.
+func (a *app) actOnAccount(ctx context.Context, id, act string) error {
+	_, err := fetch[state.AccountUse](ctx, a.call, http.MethodPost, "/v1/accounts/"+url.PathEscape(id)+"/"+act, nil)
+	return err
+}
+
 func (a *app) accountAct(name, short string) *cobra.Command {
 	on := name == "enable"
 	return a.withShared(a.noRun(command(name+" ID", short, cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
 		if a.shared {
 			return a.onShared(c, func(ctx context.Context, q *shared.Queue) error { return q.SetAccount(ctx, args[0], &on, 0) })
 		}
-		_, err := ask(c.Context(), a.call, func(cl *client.Client) (state.AccountUse, error) { return cl.ActOnAccount(c.Context(), args[0], name) })
-		return err
+		return a.actOnAccount(c.Context(), args[0], name)
 	})), sharedAccount)
 }
 
@@ -292,10 +299,7 @@ func (a *app) accountLoginCommand() *cobra.Command {
 		if err := login.Run(); err != nil {
 			return &cliError{code: exitAgent, message: command + " did not log in", err: err, try: "stint account show " + args[0]}
 		}
-		_, err = ask(c.Context(), a.call, func(cl *client.Client) (state.AccountUse, error) {
-			return cl.ActOnAccount(c.Context(), args[0], "enable")
-		})
-		return err
+		return a.actOnAccount(c.Context(), args[0], "enable")
 	})
 }
 

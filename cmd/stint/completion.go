@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/state"
 )
 
@@ -35,8 +36,8 @@ func (a *app) completeIDs(statuses ...state.Status) cobra.CompletionFunc {
 func (a *app) sessionNames(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
-	list, _ := ask(ctx, a.callRunning, func(cl *client.Client) ([]state.Session, error) { return cl.Sessions(ctx) }) // without an answer there is nothing to offer
-	names := slices.Sorted(slices.Values(mapped(list, func(s *state.Session) string { return s.Key })))
+	out, _ := fetch[wire.SessionsBody](ctx, a.callRunning, http.MethodGet, "/v1/sessions", nil) // without an answer there is nothing to offer
+	names := slices.Sorted(slices.Values(mapped(out.Sessions, func(s *state.Session) string { return s.Key })))
 	return slices.Compact(names) // of several agents
 }
 

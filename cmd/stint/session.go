@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,13 +23,13 @@ import (
 func (a *app) sessionCommand() *cobra.Command {
 	ls := a.withJSON(a.withIDs(command("ls [OPTIONS]", "list sessions", cobra.NoArgs, func(c *cobra.Command, _ []string) error {
 		ctx := c.Context()
-		var list []state.Session
+		var out wire.SessionsBody
 		_, none, err := a.stateMissing()
 		if !none && err == nil {
-			list, err = ask(ctx, a.call, func(c *client.Client) ([]state.Session, error) { return c.Sessions(ctx) })
+			out, err = fetch[wire.SessionsBody](ctx, a.call, http.MethodGet, "/v1/sessions", nil)
 		}
 		head, optional := []string{"SESSION", "AGENT", "AGENT SESSION", "USED", "LAST TASK"}, []string{"AGENT SESSION", "AGENT", "USED"}
-		return printTable(a, list, err, `no sessions; begin one with: stint task --session NAME "PROMPT"`, head, optional, func(s state.Session) (string, []string) {
+		return printTable(a, out.Sessions, err, `no sessions; begin one with: stint task --session NAME "PROMPT"`, head, optional, func(s state.Session) (string, []string) {
 			return s.ID, []string{s.Key, s.Agent, s.Native, ago(time.Since(s.UpdatedAt)) + " ago", shortID(s.LastTask)}
 		})
 	})))

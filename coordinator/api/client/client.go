@@ -120,12 +120,6 @@ func (c *Client) Health(ctx context.Context) (task.Health, error) {
 	return Fetch[task.Health](ctx, c, http.MethodGet, "/v1/health", nil)
 }
 
-// Sessions returns all sessions.
-func (c *Client) Sessions(ctx context.Context) ([]state.Session, error) {
-	out, err := Fetch[wire.SessionsBody](ctx, c, http.MethodGet, "/v1/sessions", nil)
-	return out.Sessions, err
-}
-
 // Session returns a session by its key or its id, with tasks and transcript.
 func (c *Client) Session(ctx context.Context, ref string) (wire.SessionView, error) {
 	return Fetch[wire.SessionView](ctx, c, http.MethodGet, "/v1/sessions/"+url.PathEscape(ref), nil)
@@ -483,11 +477,6 @@ func (c *Client) Usage(ctx context.Context, q task.UsageQuery, zone string) ([]t
 	v := url.Values{"by": {cmp.Or(q.By, "total")}, "since": {state.ExactTime(q.Since)}, "until": {state.ExactTime(q.Until)}, "location": {zone}}
 	out, err := Fetch[struct{ Rows []task.UsageRow }](ctx, c, http.MethodGet, "/v1/usage?"+v.Encode(), nil)
 	return out.Rows, err
-}
-
-// ActOnAccount enables or disables an account: act is enable or disable.
-func (c *Client) ActOnAccount(ctx context.Context, id, act string) (state.AccountUse, error) {
-	return Fetch[state.AccountUse](ctx, c, http.MethodPost, "/v1/accounts/"+url.PathEscape(id)+"/"+act, nil)
 }
 
 // Schedules returns all schedules, and what is wrong in their file.
