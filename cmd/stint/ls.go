@@ -28,7 +28,6 @@ import (
 type lsOptions struct {
 	filter  state.Filter
 	status  []string
-	held    bool // of those that are queued, only the held ones
 	tree    bool
 	watch   bool
 	rows    int  // of --watch: as many fit on the terminal
@@ -37,7 +36,7 @@ type lsOptions struct {
 	printed int  // tasks, as that came
 }
 
-const statuses = "draft, queued, held, running, done, failed, canceled, dead"
+const statuses = "draft, queued, running, done, failed, canceled, dead"
 
 // watchEvery is the time between two looks of `stint ls --watch`.
 const watchEvery = 2 * time.Second
@@ -73,18 +72,11 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 		return a.listShared(c, o)
 	}
 	for _, s := range o.status {
-		if s == "held" {
-			o.held = true
-			continue
-		}
 		st, err := state.ParseStatus(s)
 		if err != nil {
-			return usage("stint ls --help", "%v; held tasks are --status held", err)
+			return usage("stint ls --help", "%v; held tasks are queued", err)
 		}
 		o.filter.Status = append(o.filter.Status, st)
-	}
-	if o.held = o.held && !slices.Contains(o.filter.Status, state.Queued); o.held {
-		o.filter.Status = append(o.filter.Status, state.Queued)
 	}
 	if !o.watch {
 		return a.list(c.Context(), o)
@@ -117,7 +109,7 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 
 // list prints a list of tasks once.
 func (a *app) list(ctx context.Context, o *lsOptions) error {
-	o.filter.Prompts, o.plain = a.json, !a.ids && !o.held && !o.tree && !o.watch
+	o.filter.Prompts, o.plain = a.json, !a.ids && !o.tree && !o.watch
 	views, err := a.listed(ctx, o)
 	found := max(len(views), o.printed)
 	if err != nil {
@@ -189,10 +181,7 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 		}
 		return viewsOf(tasks), err
 	}
-	f, limit := o.filter, o.filter.Limit
-	if o.held {
-		f.Limit = 0 // the master does not filter by it
-	}
+	f := o.filter
 	f.Text = !a.json
 	out := &runeWriter{w: a.stdout, escape: map[bool]func(string) string{false: escapeJSON, true: same[string]}[f.Text]} // a text was escaped by the master
 	err = a.call(ctx, func(cl *client.Client) error {
@@ -211,7 +200,7 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 		}
 		f.Text = false
 		views, err = cl.List(ctx, f)
-		if err != nil || a.json || a.ids || len(views) < limit || len(f.Status) > 0 && !slices.Contains(f.Status, state.Running) {
+		if err != nil || a.json || a.ids || len(views) < f.Limit || len(f.Status) > 0 && !slices.Contains(f.Status, state.Running) {
 			return err
 		}
 		f.Status = []state.Status{state.Running}
@@ -226,10 +215,6 @@ func (a *app) listed(ctx context.Context, o *lsOptions) (views []wire.TaskView, 
 			a.hint("stint: %s cannot be written, so no master runs: this is what its journal has\n", dir)
 		}
 		views = viewsOf(tasks)
-	}
-	if o.held {
-		views = slices.DeleteFunc(views, func(v wire.TaskView) bool { return v.Status == state.Queued && !v.Hold })
-		views = views[:min(len(views), cmp.Or(limit, len(views)))]
 	}
 	return views, err
 }
