@@ -65,14 +65,8 @@ func (a *app) helpCommand() *cobra.Command {
 			known = append(known, cmd.Name())
 		}
 		return usage(strings.TrimSpace("stint help "+state.Nearest(name, known)), "there is no topic and no command %q", clip(name, 40))
-	}, func(c *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		names = mapped(topics(), func(t *wire.Topic) string { return t.Name + "\t" + t.Title })
-		for _, cmd := range c.Root().Commands() {
-			if cmd.IsAvailableCommand() {
-				names = append(names, cmd.Name()+"\t"+cmd.Short)
-			}
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+	}, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return topicNames, cobra.ShellCompDirectiveNoFileComp
 	})
 }
 

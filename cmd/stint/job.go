@@ -47,10 +47,6 @@ func (a *app) jobAddCommand() *cobra.Command {
 	f.DurationVar(&delay, "retry-delay", 0, "`duration` from a failure until it can be pulled again, by default 5m")
 	f.StringVar(&s.IdempotencyKey, "idempotency-key", "", "`key` that no second job has, by default OBJECT:ACTION:TIME")
 	complete(c, "priority", func() []string { return jobs.Priorities })
-	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		words := [][]string{jobs.ObjectTypes, nil, jobs.Actions, nil}
-		return words[min(len(args), 3)], cobra.ShellCompDirectiveNoFileComp
-	}
 	return a.withJSON(c)
 }
 

@@ -213,12 +213,6 @@ func (a *app) lessonCommand(use, short string, do func(dir, name, id string) (me
 		d.line("source", l.Source)
 		d.line("lesson", l.Text)
 		return a.print(shownNote{name, l}, d.String())
-	}, func(*cobra.Command, []string, string) (ids []string, _ cobra.ShellCompDirective) {
-		_, _, list, _ := a.lessons(option) // none, if they cannot be read
-		for _, l := range list {
-			ids = append(ids, l.ID+"\t"+escapeText(l.Text))
-		}
-		return ids, cobra.ShellCompDirectiveNoFileComp
 	})
 	directoryFlag(c, &option)
 	return a.withJSON(c)
