@@ -462,21 +462,16 @@ func parseInt[T int | int64](b []byte, low, high int64) (T, error) {
 
 func parseCount(b []byte) (int, error) { return parseInt[int](b, 0, math.MaxInt32) }
 
-// exits holds the usual exit codes, so that they need no memory of their own.
-var exits = func() (t [257]int) {
-	for i := range t {
-		t[i] = i - 1
-	}
-	return t
-}()
+// exitOK is the exit code of most runs, which so needs no memory of its own.
+var exitOK int
 
 func parseExit(b []byte) (*int, error) {
 	n, err := parseInt[int](b, math.MinInt32, math.MaxInt32)
-	if err != nil || len(b) == 0 {
+	switch {
+	case err != nil || len(b) == 0:
 		return nil, err
-	}
-	if n >= -1 && n <= 255 {
-		return &exits[n+1], nil
+	case n == 0:
+		return &exitOK, nil
 	}
 	return new(n), nil // not &n, which would take memory for each
 }
