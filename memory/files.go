@@ -23,9 +23,6 @@ import (
 // maxNotes bounds how many files are searched.
 const maxNotes = 10_000
 
-// maxEntries bounds how many names of files and directories are looked at for them.
-const maxEntries = 200_000
-
 // maxSkipped bounds how many of those that are left out are listed.
 const maxSkipped = 20
 
@@ -51,13 +48,12 @@ type finder struct {
 	notes   []note
 	skipped []Skipped
 	seen    map[string]bool
-	room    int // names that may still be looked at
 }
 
 // findNotes returns the files that the paths name, each once, in their order but for those of megabytes, which are last:
 // whatever time they take, the others have been searched before. It also returns what was left out.
 func findNotes(ctx context.Context, root *os.Root, paths []string, lessons string) ([]note, []Skipped) {
-	f := &finder{root: root, seen: map[string]bool{}, room: maxEntries}
+	f := &finder{root: root, seen: map[string]bool{}}
 	for _, p := range paths {
 		f.path(ctx, p, slices.Contains(DefaultPaths, p))
 	}
@@ -86,13 +82,10 @@ func (f *finder) path(ctx context.Context, p string, optional bool) {
 		f.skip(p, "it is not inside the workspace")
 		return
 	}
-	before := f.room
 	names := f.expand(ctx, clean)
 	switch {
-	case f.room < before && f.room < 0:
-		f.skip(p, "there are more than %d files and directories to look at; name those of the notes", maxEntries)
 	case ctx.Err() != nil:
-		f.skip(p, "it takes too long to find its files")
+		f.skip(p, "it takes too long to find its files; name those of the notes")
 	case len(names) == 0 && !optional:
 		f.skip(p, "there is no such file")
 	}
@@ -145,9 +138,8 @@ func (f *finder) expand(ctx context.Context, pattern string) []candidate {
 	var names []candidate
 	top := path.Join(append([]string{"."}, parts[:fixed]...)...)
 	_ = fs.WalkDir(rootNames{f.root.FS(), f.root}, top, func(name string, d fs.DirEntry, err error) error { // it returns no error but ours
-		f.room--
 		switch {
-		case len(names) > maxNotes || f.room < 0 || ctx.Err() != nil:
+		case len(names) > maxNotes || ctx.Err() != nil:
 			return fs.SkipAll
 		case err != nil && name == top && !errors.Is(err, fs.ErrNotExist):
 			names = append(names, candidate{name: name}) // to report why it cannot be read
