@@ -277,7 +277,6 @@ var opens = map[string]string{
 	"open.go Open":                 "it is what the others use",
 	"restore.go ReadLedger":        "a file that a person names",
 	"configload.go":                "the configuration",
-	"demo.go":                      "a new directory in the temporary one",
 	"undo.go":                      "the checkout, in a process of the user's, and a new directory in the temporary one",
 	"help.go writeManPage":         "a directory that a person names",
 	"spec.go":                      "a file that a person names, or a new directory in the temporary one",
