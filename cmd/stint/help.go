@@ -2,11 +2,9 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -45,15 +43,15 @@ func topics() (all []wire.Topic) {
 func (a *app) helpCommand() *cobra.Command {
 	return command("help [COMMAND | TOPIC]", "show the manual: a topic, or the options of a command", nil, func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			text := "`stint help TOPIC` shows a part of the manual:\n\n```\n"
+			text := "`stint help TOPIC` shows a part of the manual:\n\n"
 			for _, t := range topics() {
-				text += fmt.Sprintf("%-13s  %s\n", t.Name, t.Title)
+				text += fmt.Sprintf("    %-13s  %s\n", t.Name, t.Title)
 			}
-			return a.printMarkdown([]byte(text + "```\n\n`stint help COMMAND` shows the options of a command, `stint --help` lists the commands.\n"))
+			return printText(a.stdout, text+"\n`stint help COMMAND` shows the options of a command, `stint --help` lists the\ncommands.\n")
 		}
 		name, all := shown(strings.Join(args, " ")), topics()
 		if i := slices.Index(topicNames, name); i >= 0 {
-			return a.printMarkdown(all[i].Markdown)
+			return printText(a.stdout, plainText(all[i].Markdown))
 		}
 		cmd, rest, err := c.Root().Find(args)
 		if err == nil && len(rest) == 0 && cmd != c.Root() {
@@ -70,51 +68,24 @@ func (a *app) helpCommand() *cobra.Command {
 	})
 }
 
-// printMarkdown prints Markdown as text that fits the terminal, at most 80 columns wide.
-func (a *app) printMarkdown(src []byte) error {
-	_, err := io.WriteString(a.stdout, plainText(src, min(cmp.Or(terminalWidth(a.stdout), 80), 80)))
-	return err
-}
+// topicLink is a link to a topic.
+var topicLink = lazy.Regexp(`\[([^]]*)\]\(([a-z-]+)\.md\)`)
 
-var (
-	blockMark = lazy.Regexp(`^ *(- |[0-9]+\. |#+ |)`)
-	topicLink = lazy.Regexp(`\[([^]]*)\]\(([a-z-]+)\.md\)`)
-)
-
-// plainText returns the Markdown of the manual as lines for a terminal of that width, at least 40: headings, paragraphs, lists, and
-// code between fences, which is never wrapped. Links to topics become commands; all other marks stay.
-func plainText(src []byte, width int) string {
-	var lines []string
-	mark, block, isCode := "", "", false
-	end := func() { // of a block that is no code
-		for _, line := range wrap(topicLink().ReplaceAllString(block, "$1 (stint help $2)"), max(width, 40)-len(mark)) {
-			if line != "" {
-				lines = append(lines, mark+line)
-			}
-			mark = strings.Repeat(" ", len(mark))
-		}
-		block = ""
-	}
-	for line := range strings.SplitSeq(strings.TrimSpace(string(src)), "\n") {
-		begin := blockMark().FindString(line)
-		switch isFence := strings.HasPrefix(strings.TrimSpace(line), "```"); {
-		case isFence:
-			end()
+// plainText returns the Markdown of the manual as a terminal shows it, whose lines fit into 80 columns: code between fences is
+// indented, links to topics become commands, all other marks stay.
+func plainText(src []byte) (text string) {
+	isCode := false
+	for line := range strings.Lines(topicLink().ReplaceAllString(string(src), "$1 (stint help $2)")) {
+		switch {
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
 			isCode = !isCode
-		case isCode:
-			lines = append(lines, strings.TrimRight("    "+line, " "))
-		case line == "":
-			end()
-			lines = append(lines, "")
-		case block == "" || strings.TrimSpace(begin) != "":
-			end()
-			mark, block = begin, line[len(begin):]
+		case isCode && line != "\n":
+			text += "    " + line
 		default:
-			block += " " + line
+			text += line
 		}
 	}
-	end()
-	return strings.Join(lines, "\n") + "\n"
+	return text
 }
 
 // wrap breaks text at blanks into lines of at most width columns.
@@ -150,8 +121,8 @@ func (a *app) manCommand() *cobra.Command {
 			return err
 		}
 		for _, t := range topics() {
-			_, text, _ := bytes.Cut(t.Markdown, []byte("\n"))
-			if err := writeManPage(dir, "stint-"+t.Name, '7', t.Title, plainText(text, 80)); err != nil {
+			_, text, _ := bytes.Cut(t.Markdown, []byte("\n\n"))
+			if err := writeManPage(dir, "stint-"+t.Name, '7', t.Title, plainText(text)); err != nil {
 				return err
 			}
 		}
