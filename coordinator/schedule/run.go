@@ -392,12 +392,15 @@ func (r *Runner) hasEnded(name string, at time.Time) (isKnown bool, err error) {
 	return isKnown, err
 }
 
-// jobTimeout bounds a job that sets no timeout.
-const jobTimeout = 10 * time.Minute
+// Bounds of a job that sets none, and the wait before it is tried again, which doubles each time.
+const (
+	jobTimeout = 10 * time.Minute
+	jobAgain   = 30 * time.Second
+)
 
 // start runs a job for a firing. ctx is that of Run: what it ends stays open, and the next master runs it again.
 func (r *Runner) start(ctx context.Context, s *Schedule, at time.Time, instant string) {
-	key, name, do := s.key(instant), s.Name, r.opts.Jobs[s.Job]
+	key, name, do, tries := s.key(instant), s.Name, r.opts.Jobs[s.Job], max(1, s.Spec.MaxAttempts)
 	limit, err := time.ParseDuration(s.Spec.Timeout)
 	if err != nil || limit <= 0 {
 		limit = jobTimeout
@@ -416,19 +419,27 @@ func (r *Runner) start(ctx context.Context, s *Schedule, at time.Time, instant s
 			return
 		}
 		run := task.JobRun{Schedule: name, Scheduled: at, Outcome: task.RunOK, Started: r.opts.Now()}
-		bounded, cancel := context.WithTimeout(ctx, limit)
-		detail, err := do(bounded)
-		cancel()
-		if ctx.Err() != nil {
-			return
+		for try, wait := 1, jobAgain; ; try, wait = try+1, 2*wait {
+			bounded, cancel := context.WithTimeout(ctx, limit)
+			detail, err := do(bounded)
+			cancel()
+			if ctx.Err() != nil {
+				return
+			}
+			if run.Detail = task.OneSentence(detail, maxDetail); err == nil {
+				break
+			}
+			if run.Detail = task.OneSentence(err.Error(), maxDetail); try == tries {
+				run.Outcome, run.Reason = task.RunError, "exit"
+				if errors.Is(err, context.DeadlineExceeded) {
+					run.Reason = "timeout"
+				}
+				break
+			}
+			if task.Sleep(ctx, wait) != nil {
+				return
+			}
 		}
-		if err != nil {
-			run.Outcome, run.Reason, detail = task.RunError, "exit", err.Error()
-		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			run.Reason = "timeout"
-		}
-		run.Detail = task.OneSentence(detail, maxDetail)
 		run.Ended = r.opts.Now()
 		run.Duration = run.Ended.Sub(run.Started).Seconds()
 		if err := r.close(ctx, run, instant); err != nil {

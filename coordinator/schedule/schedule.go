@@ -32,7 +32,7 @@ type Schedule struct {
 	Most    int    `toml:"missed_max"`
 	Jitter  string `toml:"jitter"` // a duration: each firing is late by a part of it
 
-	Spec   task.TaskSpec `toml:"-"` // of a job only Timeout
+	Spec   task.TaskSpec `toml:"-"` // of a job only Timeout and MaxAttempts
 	Origin string        `toml:"-"` // file and line
 
 	expr   *Expr
@@ -82,7 +82,7 @@ func (s *Schedule) Check(jobs []string) (key string, err error) {
 		return "jitter", fmt.Errorf("jitter is %q; it has to be a duration such as 10m, of a day at most", s.Jitter)
 	}
 	own := s.Spec
-	own.Timeout = ""
+	own.Timeout, own.MaxAttempts = "", 0
 	switch {
 	case s.Job == "" && s.Spec.Prompt == "":
 		return "", fmt.Errorf("schedule %s has neither a prompt nor a job", s.Name)
@@ -91,7 +91,7 @@ func (s *Schedule) Check(jobs []string) (key string, err error) {
 	case !slices.Contains(jobs, s.Job):
 		return "job", fmt.Errorf("there is no job %q; there are %s", s.Job, strings.Join(jobs, ", "))
 	case !reflect.ValueOf(own).IsZero():
-		return "job", fmt.Errorf("the job %s takes timeout, and nothing else of a task", s.Job)
+		return "job", fmt.Errorf("the job %s takes timeout and max_attempts, and nothing else of a task", s.Job)
 	}
 	return "", nil
 }
