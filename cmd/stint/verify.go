@@ -64,7 +64,9 @@ func (a *app) runVerify(ctx context.Context, view *wire.TaskView, output io.Writ
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that nothing is left of it
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = view.Workspace, output, output, time.Second
-	err = cmd.Run()
+	if err = cmd.Run(); cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has left in the background
+	}
 	if cmd.ProcessState == nil || ctx.Err() != nil {
 		return 0, cmp.Or(context.Cause(ctx), err)
 	}
