@@ -27,7 +27,11 @@ func Dir(dir string) (unlock func() error, err error) {
 	path := filepath.Join(dir, "lock")
 	free, err := Take(context.Background(), path, dirWait)
 	if errors.Is(err, ErrLocked) {
-		return nil, fmt.Errorf("%s is %w by another master, with pid %d as the file lock says", dir, ErrLocked, Holder(dir))
+		err = fmt.Errorf("%s is %w by another master", dir, ErrLocked)
+		if pid := Holder(dir); pid > 0 { // what has locked the file has not written into it yet, or is no master
+			err = fmt.Errorf("%w, with pid %d as the file lock says", err, pid)
+		}
+		return nil, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
