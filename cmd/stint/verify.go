@@ -35,7 +35,7 @@ func (a *app) verifyCommand() *cobra.Command {
 		}
 		code, err := a.runVerify(c.Context(), &view, output)
 		if a.json && err == nil {
-			err = printJSON(a.stdout, map[string]any{"passed": code == 0, "exitCode": code, "output": text.String()})
+			err = printJSON(a.stdout, map[string]any{"taskId": view.ID, "verifyCommand": view.VerifyCommand, "passed": code == 0, "exitCode": code, "output": text.String()})
 		}
 		if err == nil && code != 0 {
 			err = &cliError{code: exitVerify, message: fmt.Sprintf("the verify command of task %s ended with exit code %d", shortID(view.ID), code)}
