@@ -36,12 +36,29 @@ const tokenBytes = 32
 func OpenToken(path string) (*Token, error) {
 	t := &Token{path: path}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		if err := RotateToken(path); err != nil {
+		if err := firstToken(path); err != nil {
 			return t, err
 		}
 	}
 	_, err := t.Text()
 	return t, err
+}
+
+// firstToken makes a token, unless somebody else has made one meanwhile: then that one
+// counts, which may have been given to somebody already.
+func firstToken(path string) error {
+	own := durable.TempName(path)
+	if err := RotateToken(own); err != nil {
+		return err
+	}
+	err := os.Link(own, path)
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	if err := errors.Join(err, os.Remove(own)); err != nil {
+		return fmt.Errorf("token: %w", err)
+	}
+	return nil
 }
 
 // RotateToken puts a new token into the file at path. The old one, and every browser
