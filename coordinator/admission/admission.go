@@ -85,7 +85,11 @@ func (a *Admission) setHold(ctx context.Context, ref, by string, hold bool) (sta
 		case err != nil:
 			return err
 		case t.Status != state.Queued:
-			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is %s; only a queued task can be held or released", id, t.Status), Hint: "stint why " + id}
+			hint := "stint show " + id
+			if t.Status == state.Draft && !hold {
+				hint = "stint retry " + id
+			}
+			return &task.Error{Code: task.CodeConflict, Message: fmt.Sprintf("task %s is %s; only a queued task can be held or released", id, t.Status), Hint: hint}
 		case t.Hold == hold:
 			return nil
 		}
