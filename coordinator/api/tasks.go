@@ -84,7 +84,8 @@ func (s *Server) taskRoutes() {
 		{"hold", "Hold a queued task", "It does not start until it is released. Tasks behind it in its lane pass it.", Master.Hold},
 		{"release", "Release a held task", "It runs when its turn comes. This also ends a hold because an old agent may still be alive.", Master.Release},
 	} {
-		register(s, op(http.MethodPost, "/v1/tasks/{id}/"+act.name, act.name+"-task", act.summary, act.about), func(ctx context.Context, in *about[*noBody]) (*taskOutput, error) {
+		more := map[string][]int{"cancel": {http.StatusLocked}} // where the run does not end in time
+		register(s, op(http.MethodPost, "/v1/tasks/{id}/"+act.name, act.name+"-task", act.summary, act.about, more[act.name]...), func(ctx context.Context, in *about[*noBody]) (*taskOutput, error) {
 			return s.answer(act.do(s.rooms.Master, ctx, in.ID, ledger.ByClient))
 		})
 	}
