@@ -63,9 +63,13 @@ func (a *app) runVerify(ctx context.Context, view *wire.TaskView, output io.Writ
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", view.VerifyCommand)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that nothing is left of it
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = view.Workspace, output, output, time.Second
+	out := terminalSafe(output) // it may print what an agent has written
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = view.Workspace, out, out, time.Second
 	if err = cmd.Run(); cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has left in the background
+	}
+	if wrong := out.flush(); wrong != nil {
+		return 0, wrong
 	}
 	if cmd.ProcessState == nil || ctx.Err() != nil {
 		return 0, cmp.Or(context.Cause(ctx), err)

@@ -158,7 +158,7 @@ func (a *Attempts) endRecord(st *fold.State, r *Run, out *task.Outcome, v *verdi
 		addList(rec, state.KeyChangedFiles, r.files, true)
 	}
 	addUsage(st, rec, r, out)
-	AddCheck(rec, r.check)
+	addCheck(rec, r.check)
 	if r.looked {
 		addList(rec, state.KeyFindings, out.Findings, r.flagged)
 	}
@@ -236,7 +236,7 @@ func newer[T int64 | float64](now, before T) T { return cmp.Or(now, before) }
 // unless that came about too often, for it may be its own doing. A stint retry has begun it anew. A task that was
 // archived meanwhile keeps the figures that it has.
 func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, place *admission.Place, tx *ledger.Tx) {
-	if !InJournal(st, r.Task.ID) {
+	if !inJournal(st, r.Task.ID) {
 		return
 	}
 	rec := task.RecordOf(r.Task.ID)
@@ -255,8 +255,8 @@ func (a *Attempts) tally(st *fold.State, r *Run, out *task.Outcome, place *admis
 	}
 }
 
-// InJournal reports whether a task is there and was not archived: a record would begin a new task.
-func InJournal(st *fold.State, id string) bool {
+// inJournal reports whether a task is there and was not archived: a record would begin a new task.
+func inJournal(st *fold.State, id string) bool {
 	_, archived := st.Archived(id)
 	_, known := st.Peek(id)
 	return known && !archived

@@ -190,8 +190,8 @@ func (a *Attempts) makeFiles(id string) (string, error) {
 	return files, a.tasks.MakeDir(files)
 }
 
-// AddCheck adds how the verify command has ended.
-func AddCheck(rec *ledger.Record, check *task.VerifyResult) {
+// addCheck adds how the verify command has ended.
+func addCheck(rec *ledger.Record, check *task.VerifyResult) {
 	if check == nil {
 		return
 	}

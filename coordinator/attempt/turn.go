@@ -370,14 +370,14 @@ func (a *Attempts) Turn(r *Run, t *state.Task) task.Turn {
 	return turn
 }
 
-// EnvironmentLost is the note about a run in the environment of the master instead of its task's.
-const EnvironmentLost = "the environment of its call is no longer in env/: the master's was used"
+// environmentLost is the note about a run in the environment of the master instead of its task's.
+const environmentLost = "the environment of its call is no longer in env/: the master's was used"
 
 // environment returns that of a task's programs, nil for the master's, and notes for the run's end if it is lost.
 func (a *Attempts) environment(r *Run, t *state.Task) []string {
 	env, ok := a.tasks.Environment(t.Environment)
 	if !ok {
-		r.note = EnvironmentLost
+		r.note = environmentLost
 	}
 	return env
 }
