@@ -514,7 +514,7 @@ func testOwnCheckout(t *testing.T, planted string) {
 		if err := w.mayWait(parent.RunID, queued.ID); code(err) != task.CodeConflict || !strings.Contains(err.Error(), want+parent.ID) {
 			t.Errorf("a task that waits: %v", err)
 		}
-		if why := w.why(queued.ID); !strings.Contains(why, ", where one task runs at a time: checkout is exclusive") {
+		if why := w.why(queued.ID); !strings.Contains(why, ", where one task runs at a time: it is a worktree, or checkout is exclusive") {
 			t.Errorf("it does not run because: %s", why)
 		}
 	})

@@ -253,12 +253,9 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 			err = fmt.Errorf("unknown value %q: resume is one of auto, always, never", f.Bytes())
 		}
 	case KeyIsolation:
-		switch t.Isolation = p.get(f.Bytes()); t.Isolation {
-		case "", IsolationTemp:
-		case IsolationInPlace:
-			t.Isolation = ""
-		default:
-			err = fmt.Errorf("unknown value %q: isolation is in-place or temp", f.Bytes())
+		t.Isolation = strings.TrimPrefix(p.get(f.Bytes()), IsolationInPlace)
+		if _, ok := WorktreeBase(t.Isolation); !ok && t.Isolation != "" && t.Isolation != IsolationTemp {
+			err = fmt.Errorf("unknown value %q: isolation is in-place, temp, worktree or worktree=BASE", f.Bytes())
 		}
 	case KeyPriority:
 		if t.Priority, err = parseInt[int](f.Bytes(), 1, 9); err != nil {

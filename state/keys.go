@@ -175,11 +175,19 @@ const (
 	LanePrefixDir  = "dir:"
 )
 
-// The values of isolation: a task works in the workspace that it names, as without a value, or in a directory of its own.
+// The values of isolation: a task works in the workspace that it names, as without a value, in an empty directory of its own, or in
+// the git worktree of its session, behind which an equals sign and what that is made from may stand.
 const (
-	IsolationInPlace = "in-place"
-	IsolationTemp    = "temp"
+	IsolationInPlace  = "in-place"
+	IsolationTemp     = "temp"
+	IsolationWorktree = "worktree"
 )
+
+// WorktreeBase returns what the worktree of a task with that isolation is made from, "" for what is checked out. ok is false if it has none.
+func WorktreeBase(isolation string) (base string, ok bool) {
+	word, base, named := strings.Cut(isolation, "=")
+	return base, word == IsolationWorktree && named == (base != "")
+}
 
 // The values of afterPolicy: a task may run when those that it comes after have
 // ended, however they ended; or, as without a value, when they are done.

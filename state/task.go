@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"stint/ledger"
 )
 
 // A Status is the state of a task. The set is closed; transition.go says which may follow which.
@@ -47,6 +49,7 @@ const (
 	ClassSessionLost   Class = "session-lost"   // the agent no longer knows the session
 	ClassContextFull   Class = "context-full"   // the conversation is longer than the model can read
 	ClassDenied        Class = "denied"         // a tool was denied, and the configuration wants that to fail
+	ClassSetup         Class = "setup"          // its worktree could not be made, or set up
 	ClassInterrupted   Class = "interrupted"    // by us: shutdown or crash
 	ClassOrphaned      Class = "orphaned"       // by us, and its processes cannot be proved dead
 	ClassCanceled      Class = "canceled"
@@ -55,7 +58,7 @@ const (
 // Classes are the closed set.
 var Classes = [...]Class{
 	ClassExit, ClassTimeout, ClassStalled, ClassVerify, ClassRateLimited, ClassAuth, ClassNetwork, ClassBudget,
-	ClassAgentMissing, ClassOutputMissing, ClassSessionBusy, ClassSessionLost, ClassContextFull, ClassDenied, ClassInterrupted, ClassOrphaned, ClassCanceled,
+	ClassAgentMissing, ClassOutputMissing, ClassSessionBusy, ClassSessionLost, ClassContextFull, ClassDenied, ClassSetup, ClassInterrupted, ClassOrphaned, ClassCanceled,
 }
 
 // Known reports whether a class is one of the set: a person may have written another reason into the ledger.
@@ -124,12 +127,23 @@ type FileChange struct {
 
 // Changes are what an attempt has changed in its git checkout, as two trees of git show it.
 type Changes struct {
-	Files     int    `json:"files" doc:"Files that were added, modified, deleted or renamed" example:"2"`
-	Added     int    `json:"added" doc:"Lines that were added" example:"12"`
-	Removed   int    `json:"removed" doc:"Lines that were removed" example:"3"`
-	Uncertain bool   `json:"uncertain,omitempty" doc:"Another task ran in the checkout meanwhile: some of it may be its doing" example:"true"`
-	Before    string `json:"before" doc:"Id of git's tree before the first turn" example:"4b825dc642cb6eb9a060e54bf8d69288fbee4904"`
-	After     string `json:"after" doc:"Id of git's tree after the last turn" example:"8d2636da55da593c421e1cb09eea502a05556a69"`
+	Files     int     `json:"files" doc:"Files that were added, modified, deleted or renamed" example:"2"`
+	Added     int     `json:"added" doc:"Lines that were added" example:"12"`
+	Removed   int     `json:"removed" doc:"Lines that were removed" example:"3"`
+	Uncertain bool    `json:"uncertain,omitempty" doc:"Another task ran in the checkout meanwhile: some of it may be its doing" example:"true"`
+	Before    string  `json:"before" doc:"Id of git's tree before the first turn" example:"4b825dc642cb6eb9a060e54bf8d69288fbee4904"`
+	After     string  `json:"after" doc:"Id of git's tree after the last turn" example:"8d2636da55da593c421e1cb09eea502a05556a69"`
+	Branch    *Branch `json:"branch,omitempty" doc:"The branch of its worktree, if it has one"`
+}
+
+// A Branch is what the branch of a task's worktree has that no other branch has.
+type Branch struct {
+	Name    string `json:"name" doc:"Name of the branch" example:"stint/web"`
+	Tip     string `json:"tip" doc:"Id of its last commit" example:"8d2636da55da593c421e1cb09eea502a05556a69"`
+	Commits int    `json:"commits" doc:"How many commits it has that have not landed" example:"2"`
+	Files   int    `json:"files" doc:"How many files they change" example:"3"`
+	Added   int    `json:"added" doc:"Lines added" example:"12"`
+	Removed int    `json:"removed" doc:"Lines removed" example:"3"`
 }
 
 // IsTree reports whether s is the id of a tree of git, in full.
@@ -137,9 +151,12 @@ func IsTree(s string) bool {
 	return len(s) >= 40 && len(s) <= 64 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// String returns the lines that were added and removed: "+12 −3"; of files without lines their
+// String returns the lines that were added and removed: "+12 −3"; of a worktree's branch those that have not landed, with their commits; of files without lines their
 // number, with a question mark if that is uncertain, and "" if nothing has changed.
 func (c *Changes) String() string {
+	if c != nil && c.Branch != nil && c.Branch.Commits > 0 {
+		return fmt.Sprintf("%s, +%d −%d", ledger.Plural(c.Branch.Commits, "commit", "commits"), c.Branch.Added, c.Branch.Removed)
+	}
 	if c == nil || c.Files == 0 {
 		return ""
 	}
@@ -172,7 +189,7 @@ type Task struct {
 	SessionKey     string    `json:"sessionKey,omitempty" doc:"The lane of the task: the name of a session, dir: and a directory, or task: and an id" example:"web"`
 	SessionID      string    `json:"sessionId,omitempty" doc:"Id of the conversation, which names its transcript" example:"019ab3f0-70aa-7b52-8f1e-5d0c3b9e4a10"`
 	Workspace      string    `json:"workspace,omitempty" doc:"Absolute path of the directory in which the agent works" example:"/home/ana/shop"`
-	Isolation      string    `json:"isolation,omitempty" enum:"temp" doc:"temp: the workspace is a directory of the task's own, which is removed after its end; left out: it is the one that was named" example:"temp"`
+	Isolation      string    `json:"isolation,omitempty" doc:"temp: the workspace is a directory of the task's own, which is removed after its end; worktree, or worktree= and what that is made from: it is the git worktree of the session; left out: it is the one that was named" example:"worktree"`
 	Agent          string    `json:"agent,omitempty" doc:"Name of the agent" example:"codex"`
 	Model          string    `json:"model,omitempty" doc:"Model, as the agent's CLI knows it; left out: the CLI's own choice" example:"gpt-5.5"`
 	Account        string    `json:"account,omitempty" doc:"Account whose credentials are used" example:"codex-main"`
@@ -292,7 +309,7 @@ func (t *Task) Lane() string {
 	switch {
 	case t.SessionKey != "":
 		return t.SessionKey
-	case t.Isolation == IsolationTemp:
+	case t.Isolation != "":
 		return LanePrefixTask + t.ID
 	}
 	return LanePrefixDir + t.Workspace

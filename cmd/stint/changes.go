@@ -26,7 +26,10 @@ const uncertain = "another task ran in this checkout at the time, so some of it 
 
 func (a *app) diffCommand() *cobra.Command {
 	var stat bool
-	c := command("diff [OPTIONS] ID", "show what a task's last attempt changed in its git checkout", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+	c := command("diff [OPTIONS] ID|SESSION", "show what a task changed, or the branch of its worktree", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		if isTree, err := a.treeDiff(c.Context(), args[0], stat); isTree || err != nil {
+			return err
+		}
 		view, root, err := a.changedTask(c.Context(), args[0])
 		if err != nil {
 			return err
@@ -110,7 +113,7 @@ func (a *app) changedTask(ctx context.Context, ref string) (view wire.TaskView, 
 	if view, err = a.task(ctx, ref); err != nil {
 		return view, "", err
 	}
-	if root = task.RepositoryRoot(view.Workspace); view.Changes == nil {
+	if root = task.RepositoryRoot(view.Workspace); view.Changes == nil || view.Changes.Before == "" {
 		message := fmt.Sprintf("what task %s has changed is not known: its last attempt has not ended, or worked outside a git checkout, or git failed (see master.log)", shortID(view.ID))
 		return view, "", &cliError{code: exitFailure, message: message, try: "stint show " + shortID(view.ID)}
 	}
@@ -120,7 +123,7 @@ func (a *app) changedTask(ctx context.Context, ref string) (view wire.TaskView, 
 	return view, root, nil
 }
 
-const gitLimit = 2 * time.Minute
+const gitLimit = 10 * time.Minute // hooks may run tests
 
 // runGit returns what runs commands of package checkout in a directory, each for at most gitLimit.
 func runGit(ctx context.Context, dir string) checkout.Shell {
@@ -158,6 +161,15 @@ func changesLine(v *wire.TaskView) string {
 		text += " (" + uncertain + ")"
 	}
 	return text
+}
+
+// branchLine returns what is on the branch of a task's worktree, for people; "" if it has none.
+func branchLine(v *wire.TaskView) string {
+	if v.Changes == nil || v.Changes.Branch == nil {
+		return ""
+	}
+	b := v.Changes.Branch
+	return fmt.Sprintf("%s at %.12s: %s, +%d −%d in %s not landed then", b.Name, b.Tip, count(b.Commits, "commit"), b.Added, b.Removed, count(b.Files, "file"))
 }
 
 func changedFiles(v *wire.TaskView) string {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/mail"
 	"net/url"
 	"os"
 	"path"
@@ -28,6 +29,7 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/schedule"
 	"stint/coordinator/task"
+	"stint/coordinator/worktree"
 	"stint/memory"
 	"stint/prompt"
 	"stint/state"
@@ -60,6 +62,8 @@ type Config struct {
 	Notify                        []notify.Block
 	Schedules                     []schedule.Schedule
 	MaxScheduled                  int
+	WorktreeDir                   string
+	Protected                     []string          // branches on which nothing lands
 	Governed                      []memory.Governed // files of notes that jobs take care of
 	AutoVerifyBudget              int
 	Fleet                         fleet.Options // what of them is configured
@@ -124,6 +128,24 @@ var keys = slices.Concat([]key{
 	pathKey("workspace_root", "directory of tasks without -C; empty: the directory of the call", func(c *Config) *string { return &c.WorkspaceRoot }),
 	pathKey("work_dir", "directory below which tasks with --workdir temp have their own; empty: stint/work in $XDG_DATA_HOME", func(c *Config) *string { return &c.WorkDir }),
 	boolKey("cleanup", "true", "remove these directories after the end of their tasks", func(c *Config) *bool { return &c.Cleanup }),
+	checkedKey("isolation", "in-place", "where a task works that does not say: in-place: in its directory; worktree: in a git worktree of its session, made from what is checked out, or from BASE with worktree=BASE", func(c *Config) *string { return &c.Isolation }, checkIsolation).perWorkspace(),
+	pathKey("worktree_dir", "directory below which these worktrees lie; empty: stint/worktrees in $XDG_DATA_HOME", func(c *Config) *string { return &c.WorktreeDir }),
+	textKey("worktree_setup", "", "shell command that is run once in each new worktree, such as npm ci", func(c *Config) *string { return &c.WorktreeSetup }).perWorkspace(),
+	durationKey("worktree_setup_timeout", "10m", "longest run of that command; 0: no limit", func(c *Config) *time.Duration { return &c.SetupTimeout }).perWorkspace(),
+	numberKey("max_worktrees", "50", 0, 10_000, "worktrees at a time; a task that needs another one waits until one is dropped; 0: no limit", func(c *Config) *int { return &c.MaxWorktrees }),
+	valueKey(kindText, "commit", "always", "whether what a run leaves in a worktree is committed on its branch: always, or never", func(c *Config) *bool { return &c.CommitLeft }, parseCommit, func(left bool) string {
+		if left {
+			return "always"
+		}
+		return "never"
+	}).perWorkspace(),
+	valueKey(kindText, "commit_author", "", "who commits that: NAME <EMAIL>; empty: you, as git knows you", func(c *Config) *worktree.Author { return &c.CommitAuthor }, parseAuthor, func(a worktree.Author) string {
+		if a == (worktree.Author{}) {
+			return ""
+		}
+		return a.Name + " <" + a.Email + ">"
+	}).perWorkspace(),
+	listKey("protected_branches", "", "branches on which stint land lands nothing", func(c *Config) *[]string { return &c.Protected }, func(s string) error { return nil }).perWorkspace(),
 	numberKey("max_workers", "4", 1, 256, "runs at the same time", func(c *Config) *int { return &c.MaxWorkers }),
 	numberKey("max_scheduled", "2", 1, 256, "tasks of schedules, and jobs of schedules, that run at the same time", func(c *Config) *int { return &c.MaxScheduled }),
 	numberKey("max_queued", "100000", 0, 100_000_000, "tasks that may wait; more are refused; 0: no limit", func(c *Config) *int { return &c.MaxQueued }),
@@ -212,6 +234,34 @@ var keys = slices.Concat([]key{
 	checkedKey("litellm_key_ref", "", "key of an administrator of that proxy: a file of mode 600 that has it, or env:NAME", func(c *Config) *string { return &c.Fleet.LiteLLM.KeyRef }, checkRef).in("litellm"),
 	numberKey("litellm_alert_below", "10", 0, 1_000_000, "dollars that a key has left when the job key_balance_alert tells of it", func(c *Config) *int { return &c.Fleet.LiteLLM.AlertBelow }).in("litellm"),
 })
+
+// parseCommit reads whether what is left in worktrees is committed.
+func parseCommit(s string) (bool, error) {
+	if s != "always" && s != "never" {
+		return false, fmt.Errorf("%q is neither always nor never", s)
+	}
+	return s == "always", nil
+}
+
+// parseAuthor reads who commits.
+func parseAuthor(s string) (a worktree.Author, err error) {
+	if s == "" {
+		return a, nil
+	}
+	at, err := mail.ParseAddress(s)
+	if err != nil || at.Name == "" {
+		return a, fmt.Errorf("%q is not a name with an address, such as stint <stint@localhost>", s)
+	}
+	return worktree.Author{Name: at.Name, Email: at.Address}, nil
+}
+
+// checkIsolation checks where tasks are to work.
+func checkIsolation(s string) (string, error) {
+	if _, ok := state.WorktreeBase(s); !ok && s != state.IsolationInPlace {
+		return "", fmt.Errorf("%q is none of in-place, worktree and worktree=BASE", s)
+	}
+	return s, nil
+}
 
 // checkRef returns a reference to a secret: an absolute path, or env: and the name of a variable.
 func checkRef(ref string) (string, error) {

@@ -77,6 +77,9 @@ func loadConfig(src configSource) (*Config, error) {
 	if err := c.check(); err != nil {
 		return nil, badConfig(src.file, err)
 	}
+	if data, err := xdg("XDG_DATA_HOME", ".local/share"); err == nil {
+		c.Trees.Dir = task.WithoutLinks(strings.TrimSuffix(cmp.Or(c.WorktreeDir, filepath.Join(data, "stint", "worktrees")), "/"))
+	}
 	usual, err := c.usualSchedules()
 	if c.Schedules = append(c.Schedules, usual...); err != nil {
 		return nil, err
@@ -122,6 +125,9 @@ func (c *Config) masterSettings() (list []string) {
 
 // forWorkspace returns the configuration of tasks in dir, with the section of the longest path around it.
 func (c *Config) forWorkspace(dir string) *Config {
+	if _, origin, ok := c.Trees.Origin(dir); ok {
+		dir = origin
+	}
 	out, longest := c, -1
 	for _, s := range c.sections {
 		if task.IsWithin(dir, s.path) && len(s.path) > longest {

@@ -107,6 +107,7 @@ func (a *app) examine(ctx context.Context) []finding {
 		list = append(list, s.examine(ctx)...)
 	}
 	list = append(list, a.examineSchedules(ctx, dir, cfg)...)
+	list = append(list, a.examineTrees(ctx)...)
 	for _, g := range cfg.Governed {
 		list = append(list, examineGoverned(g)...)
 	}

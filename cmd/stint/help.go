@@ -25,7 +25,7 @@ var topicFiles embed.FS
 
 // topicNames are the topics, in the order of the list.
 var topicNames = []string{
-	"prompts", "memory", "sessions", "ledger", "recovery", "agents", "accounts", "limits", "schedules", "jobs", "http", "postgres", "shared", "operations", "configuration", "security", "exit-codes", "scripting",
+	"prompts", "memory", "sessions", "worktrees", "ledger", "recovery", "agents", "accounts", "limits", "schedules", "jobs", "http", "postgres", "shared", "operations", "configuration", "security", "exit-codes", "scripting",
 }
 
 // topics returns the manual.

@@ -57,7 +57,7 @@ var commands = map[string]func(*app) *cobra.Command{
 	"memory": (*app).memoryCommand, "lessons": (*app).lessonsCommand, "instance": (*app).instanceCommand, "server": (*app).serverCommand,
 	"edit": noRun((*app).editCommand), "restore": noRun((*app).restoreCommand),
 	"compact-tasks": noRun(compactCommand), "clean": noRun(cleanCommand), "fsck": (*app).fsckCommand, "history": (*app).historyCommand,
-	"diff": (*app).diffCommand, "undo": noRun((*app).undoCommand), "demo": (*app).demoCommand, "digest": (*app).digestCommand, "notify": (*app).notifyCommand, "usage": (*app).usageCommand, "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,
+	"diff": (*app).diffCommand, "undo": noRun((*app).undoCommand), "worktree": (*app).worktreeCommand, "land": noRun((*app).landCommand), "pr": noRun((*app).prCommand), "drop": noRun((*app).dropCommand), "demo": (*app).demoCommand, "digest": (*app).digestCommand, "notify": (*app).notifyCommand, "usage": (*app).usageCommand, "token": (*app).tokenCommand, "ui": noRun((*app).uiCommand), "config": (*app).configCommand, "sync": (*app).syncCommand, "version": (*app).versionCommand,
 }
 
 // rootCommand builds the command tree for a command line: the one command that it begins with, or all of them.

@@ -338,6 +338,8 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 		config.WorkDir = task.WithoutLinks(filepath.Join(data, "stint", "work"))
 	}
 	config.WorkDir = strings.TrimSuffix(config.WorkDir, "/")
+	config.Trees.State = filepath.Join(m.state, worktreesName)
+	config.Git = runGit
 	config.Version, config.Log = versionName(), m.log
 	config.Agents, config.DefaultAgent = adapters, clis.defaultAgent
 	config.AgentReady, config.AgentFound = clis.ready, clis.found
@@ -371,10 +373,15 @@ func (m *master) coordinatorConfig(ctx context.Context) queue.Config {
 		if strings.HasPrefix(prompt, task.NoteQuestion) {
 			return memory.Result{}, nil
 		}
-		return searchAll(ctx, cfg, workspace, prompt)
+		return searchAll(ctx, cfg, notesDir(ctx, cfg, &config.Trees, workspace), prompt)
 	}
 	m.uses = memory.OpenUses(filepath.Join(m.state, "memory_uses.json"))
-	config.Injected = func(dir string, hits []memory.Hit) error { return m.uses.Count(dir, hits, time.Now()) }
+	config.Injected = func(dir string, hits []memory.Hit) error {
+		if _, origin, ok := config.Trees.Origin(dir); ok {
+			dir = origin
+		}
+		return m.uses.Count(dir, hits, time.Now())
+	}
 	config.Shell = agent.Shell{Runner: agentRunner(cfg, os.Environ(), "")}
 	if !m.background {
 		config.IdleExit = 0

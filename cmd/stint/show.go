@@ -155,6 +155,7 @@ func describe(v *wire.TaskView, resume, edits string, now time.Time) *descriptio
 	d.line("started", localTime(v.StartedAt))
 	d.line("updated", localTime(v.UpdatedAt))
 	d.line("changes", changesLine(v))
+	d.line("branch", branchLine(v))
 	d.line("tokens", tokens(v.Usage))
 	files := v.RunDir
 	if files != "" && rundir.Removed(&v.Task, files) != nil {

@@ -28,7 +28,11 @@ type taskOptions struct {
 	delay  string
 	inputs []string // paths of input files
 	file   string   // --spec
+	base   string   // --worktree
 }
+
+// headBase is the base of a worktree that is made from what is checked out.
+const headBase = "HEAD"
 
 // addFlags adds the options of a new task.
 func (o *taskOptions) addFlags(a *app, c *cobra.Command) {
@@ -42,13 +46,16 @@ func (o *taskOptions) addFlags(a *app, c *cobra.Command) {
 	f.StringSliceVar(&s.Fallback, "fallback", nil, "`agents` that take over when this one is rate-limited; none: no other")
 	f.StringVar(&s.Account, "account", "", "`name` of the account")
 	f.StringVarP(&o.dir, "directory", "C", "", "the agent's working `directory`")
-	f.StringVar(&s.Isolation, "workdir", "", "`where` the agent works: in-place, or temp: an empty directory of its own, removed after the end")
+	f.StringVar(&s.Isolation, "workdir", "", "`where` the agent works: in-place, worktree, or temp: an empty directory of its own, removed after the end")
+	f.StringVar(&o.base, "worktree", "", "work in a git worktree of the session, or of the task if it has none, made from `BASE` or what is checked out (stint help worktrees)")
+	f.Lookup("worktree").NoOptDefVal = headBase
 	f.StringVar(&s.AgentSession, "agent-session", "", "`id` of the agent's own session to resume")
 	o.addCommonFlags(a, c)
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be run, with the exact prompt, and run nothing")
 	f.StringVar(&o.file, "spec", "", "`file` with tasks as JSON, an object or an array; - for stdin")
 	exclusive(c, "dry-run", "quiet")
 	exclusive(c, "parallel", "session")
+	exclusive(c, "workdir", "worktree")
 	exclusive(c, "parallel", "continue")
 	exclusive(c, "spec", "edit")
 	a.completeTask(c)
@@ -146,6 +153,11 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 	})
 	if err != nil {
 		return err
+	}
+	if o.base == headBase {
+		s.Isolation = state.IsolationWorktree
+	} else if o.base != "" {
+		s.Isolation = state.IsolationWorktree + "=" + o.base
 	}
 	for _, limit := range []*string{&s.Timeout, &s.VerifyTimeout} {
 		if d, err := parseDuration(*limit); err == nil {

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,9 +10,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
+	"stint/coordinator/worktree"
 	"stint/ledger"
 	"stint/state"
 	"stint/state/fold"
@@ -33,7 +36,15 @@ func (in *intake) checkPlace(s *submission) error {
 	if s.Workspace == "" && s.parent != "" { // the follow-up of a task without one, which a person wrote
 		return nil
 	}
+	name, origin, inTree := in.a.tasks.Config.Trees.Origin(s.Workspace) // as the task before it, whose worktree that is
+	base, ofTree := state.WorktreeBase(s.Isolation)
+	if inTree && ofTree && name != worktree.NameOf(s.SessionKey) { // another one is asked for
+		s.Workspace, inTree = origin, false
+	}
 	switch {
+	case s.Isolation == "" && !inTree && s.parent == "": // a follow-up works where its task has
+		s.Isolation = in.a.isolationOf(s)
+		base, ofTree = state.WorktreeBase(s.Isolation)
 	case s.Isolation != state.IsolationTemp:
 		s.Isolation = strings.TrimSuffix(s.Isolation, state.IsolationInPlace)
 	case s.Workspace != "":
@@ -67,6 +78,12 @@ func (in *intake) checkPlace(s *submission) error {
 			"the state directory %s lies in the workspace %s, where the agent could change tasks and configuration", in.a.tasks.Config.StateDir, s.Workspace)
 	}
 	s.Workspace, s.root, s.isCheckout, s.within = w.path, w.root, w.isCheckout, ""
+	if ofTree && !inTree {
+		if err := in.a.checkWorktree(s, base); err != nil {
+			return err
+		}
+		w = &Place{path: s.Workspace, root: s.root}
+	}
 	if w.root != w.path {
 		s.within = w.root
 	}
@@ -74,6 +91,64 @@ func (in *intake) checkPlace(s *submission) error {
 		in.a.Checkout(&state.Task{Workspace: s.Workspace, Within: s.within})
 		in.a.LookUpCheckouts()
 	}
+	return nil
+}
+
+// isolationOf returns the isolation of a task that names none: its session has a worktree of that repository, or one is configured.
+func (a *Admission) isolationOf(s *submission) string {
+	if s.SessionKey != "" {
+		root := task.RepositoryRoot(cmp.Or(s.Workspace, a.tasks.Config.WorkspaceRoot))
+		dirs := queue.Read(a.tasks, func(st *fold.State) (dirs []string) {
+			home, _ := st.HomeOf(&state.Task{SessionKey: s.SessionKey}, "")
+			for _, t := range st.Lane(s.SessionKey) {
+				dirs = append(dirs, t.Workspace)
+			}
+			return append(dirs, home)
+		})
+		for _, dir := range dirs {
+			if _, origin, ok := a.tasks.Config.Trees.Origin(dir); ok && task.RepositoryRoot(origin) == root {
+				return state.IsolationWorktree
+			}
+		}
+		if tree, err := a.tasks.Config.Trees.At(worktree.NameOf(s.SessionKey), root); err == nil && tree.IsMade() { // its last task worked elsewhere
+			return state.IsolationWorktree
+		}
+	}
+	if s.Continue || s.AgentSession != "" || s.SharedID != "" || strings.HasPrefix(s.Prompt, task.NoteQuestion) { // it has begun in the workspace, or changes nothing there
+		return ""
+	}
+	return strings.TrimSuffix(a.tasks.Workspace(cmp.Or(s.Workspace, a.tasks.Config.WorkspaceRoot)).Isolation, state.IsolationInPlace)
+}
+
+// checkWorktree gives a task the directory of its worktree that stands for its workspace. The run makes it.
+func (a *Admission) checkWorktree(s *submission, base string) error {
+	trees := &a.tasks.Config.Trees
+	wrong := func(hint, format string, args ...any) error { return task.Wrong("isolation", hint, format, args...) }
+	switch {
+	case !s.isCheckout:
+		return wrong("name another workspace with -C, or --workdir in-place; for a bare repository, one of its checkouts", "%s is in no git checkout, and only one can have worktrees", s.Workspace)
+	case trees.Dir == "":
+		return wrong("set worktree_dir", "there is no directory for worktrees")
+	case task.IsWithin(a.tasks.Home, trees.Dir), task.IsWithin(trees.Dir, a.tasks.Home):
+		return wrong("set worktree_dir to a directory that has nothing to do with it", "the worktrees (%s) would lie around or in the state directory", trees.Dir)
+	}
+	lane := s.SessionKey
+	if s.Parallel = lane == ""; s.Parallel {
+		lane = state.LanePrefixTask + s.ID
+	}
+	name := worktree.NameOf(lane)
+	if a.tasks.Config.Git != nil {
+		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+		defer stop()
+		tree, err := trees.At(name, s.root)
+		if err == nil && tree.IsMade() && base != "" && base != tree.Base {
+			return wrong("use another session, or stint drop "+name, "the worktree of %s was made from %s, not from %s", name, tree.Base, base)
+		}
+		if err = errors.Join(err, worktree.Check(a.tasks.Config.Git(ctx, s.root), s.root, base)); err != nil {
+			return wrong("see stint help worktrees", "%v", err)
+		}
+	}
+	s.Workspace, s.root = trees.PathOf(name, s.Workspace), trees.PathOf(name, s.root)
 	return nil
 }
 
@@ -102,6 +177,13 @@ func (a *Admission) lookAt(dir, within string) *Place {
 		}
 		return &Place{path: dir, root: dir, err: work.Close()}
 	}
+	if name, origin, ok := a.tasks.Config.Trees.Origin(dir); ok { // its run makes it
+		w := *a.lookAt(origin, "")
+		if w.err == nil {
+			w.path, w.root = a.tasks.Config.Trees.PathOf(name, w.path), a.tasks.Config.Trees.PathOf(name, w.root)
+		}
+		return &w
+	}
 	path, err := filepath.EvalSymlinks(dir + "/") // only a directory can have a slash behind it
 	if err != nil {
 		if _, err = os.Stat(dir); err == nil {
@@ -118,7 +200,10 @@ func (a *Admission) lookAt(dir, within string) *Place {
 // time. known is false if [Admission.LookUpCheckouts] is to find it. "" is none. It asks no file system.
 func (a *Admission) Checkout(t *state.Task) (dir string, known bool) {
 	place := t.Place()
-	if place == "" || a.tasks.Workspace(t.Workspace).Checkout != queue.CheckoutExclusive {
+	if _, _, ok := a.tasks.Config.Trees.Origin(place); ok { // for follow-ups, too, which have lanes of their own
+		return place, true
+	}
+	if place == "" || !a.tasks.Config.Exclusive || a.tasks.Workspace(t.Workspace).Checkout != queue.CheckoutExclusive {
 		return "", true
 	}
 	root, _ := a.checkouts.LoadOrStore(place, "")

@@ -67,6 +67,7 @@ func (a *Attempts) inspect(r *Run, out *task.Outcome) {
 	if r.changes, files = a.noteChanges(r, &t); r.changes != nil {
 		r.files = files[:min(len(files), maxFiles)]
 	}
+	defer a.saveTree(r, &t)
 	if !isFinal(out) {
 		return
 	}

@@ -48,7 +48,7 @@ type verdict struct {
 //	denied                           yes                 failed: what denies it denies it again
 //	network, stalled, session-busy   yes                 queued with backoff; dead when the attempts are used up
 //	exit, timeout, output-missing,   yes                 failed; where the task itself says maxAttempts: queued with
-//	verify                                               backoff, dead when they are used up. Failed at once if the
+//	verify, setup                                        backoff, dead when they are used up. Failed at once if the
 //	                                                     verify command cannot be run
 func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now time.Time, closing bool) verdict {
 	v := verdictOf(t, state.Failed)
@@ -99,7 +99,7 @@ func (a *Attempts) judge(st *fold.State, t *state.Task, out task.Outcome, now ti
 		a.judgeSession(&v, t, out)
 	case state.ClassNetwork, state.ClassStalled, state.ClassSessionBusy:
 		a.judgeFailure(&v, t, now)
-	case state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify:
+	case state.ClassExit, state.ClassTimeout, state.ClassOutputMissing, state.ClassVerify, state.ClassSetup:
 		if t.MaxAttempts > 0 && !out.Final {
 			a.judgeFailure(&v, t, now)
 		}

@@ -27,6 +27,7 @@ import (
 	"stint/coordinator/queue"
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
+	"stint/coordinator/worktree"
 	"stint/ledger"
 	"stint/ledger/durable"
 	"stint/state"
@@ -62,6 +63,7 @@ type Run struct {
 	Started     *ledger.Record // the `running` record
 	Session     string         // native session to resume; "" begins a new one
 	checkout    string         // that it has for itself; "": none
+	tree        *worktree.Tree // in which it works, and whose lock it has; nil: none, or it is not in order
 	named       bool           // the task brought that session from outside: stint has not run in it yet
 	interrupted bool           // the run before this one did not end by itself
 	kept        bool           // session has the prompt already: the run goes on in a fork of it
@@ -154,9 +156,16 @@ func (a *Attempts) complete(st *fold.State, r *Run, defaultAgent string, rec *le
 		t.Workspace, t.WorkspaceByHand = dir, by == ledger.ByHand
 		rec.Add(state.KeyWorkspace, dir).AddIf(state.KeyWorkspaceBy, by)
 	}
-	if dir := filepath.Join(a.tasks.Config.WorkDir, t.ID); t.Isolation != "" && a.tasks.Config.IsTemp(dir) && t.Workspace != dir { // a person's, or work_dir is another one now
+	if dir := filepath.Join(a.tasks.Config.WorkDir, t.ID); t.Isolation == state.IsolationTemp && a.tasks.Config.IsTemp(dir) && t.Workspace != dir { // a person's, or work_dir is another one now
 		t.Workspace, t.WorkspaceByHand, t.Within = dir, false, ""
 		rec.Add(state.KeyWorkspace, dir)
+	}
+	trees := &a.tasks.Config.Trees
+	if _, ofTree := state.WorktreeBase(t.Isolation); ofTree && trees.Dir != "" && t.Workspace != "" { // a person's
+		if _, _, has := trees.Origin(t.Workspace); !has {
+			t.Workspace, t.WorkspaceByHand, t.Within = trees.PathOf(worktree.NameOf(t.Lane()), t.Workspace), false, ""
+			rec.Add(state.KeyWorkspace, t.Workspace)
+		}
 	}
 	fill(&t.VerifyCommand, state.KeyVerifyCommand, a.tasks.Workspace(t.Workspace).VerifyCommand)
 	if t.MaxIterations == 0 && task.HasVerify(t) {
@@ -235,9 +244,13 @@ func (a *Attempts) round(r *Run) (*Run, error) {
 		lease = find(t.ID)
 	}
 	r.Ctx = task.WithLease(r.Ctx, lease)
+	leave, wrong := a.enterTree(r, &t)
+	defer leave()
 	switch {
 	case err != nil:
 		out = setupFailed(err)
+	case wrong != nil:
+		out = *wrong
 	case t.SharedID != "" && lease == nil: // its worker has ended, or could not renew it
 		r.Cancel(admission.Cancellation(ledger.ByWorker))
 		out = task.Outcome{Class: state.ClassCanceled, ExitCode: -1, Error: "no worker here has the lease of shared task " + t.SharedID}
@@ -413,7 +426,7 @@ func (a *Attempts) hasMoved(r *Run, t *state.Task) error {
 // never changes: agents look for a conversation by the directory in which it began.
 func (a *Attempts) makeTemp(t *state.Task) error {
 	if !a.tasks.Config.IsTemp(t.Workspace) {
-		if t.Isolation != "" {
+		if t.Isolation == state.IsolationTemp {
 			return errors.New("the task cannot have a directory of its own: there is no work_dir, or its id cannot be the name of a directory")
 		}
 		return nil

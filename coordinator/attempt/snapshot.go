@@ -124,37 +124,50 @@ func (a *Attempts) git(ctx context.Context, r *Run, t *state.Task, root, name st
 	if now := task.RepositoryRoot(t.Workspace); now != root { // the trees of two checkouts cannot be compared
 		return "", "", fmt.Errorf("the top of the checkout was %s and is now %s", root, now)
 	}
-	err = os.RemoveAll(dir) // the shell would write through what the run has put there
-	for _, d := range []string{dir, kept} {
-		if err == nil {
-			err = a.tasks.MakeDir(d)
-		}
+	text := ""
+	if err = a.tasks.MakeDir(kept); err == nil {
+		text, err = a.shell(ctx, r, t, t.Workspace, root, name, gitLimit)(command(&checkout.Place{Root: root, Dir: dir, Kept: kept}), "")
 	}
-	if err != nil {
-		return "", "", err
-	}
-	p := &checkout.Place{Root: root, Dir: dir, Kept: kept}
-	out, code := filepath.Join(dir, "out"), filepath.Join(dir, "code")
-	res := a.tasks.Config.Shell.Verify(ctx, task.VerifyRun{
-		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: t.Workspace, Timeout: gitLimit, Grace: a.tasks.Config.Grace,
-		Safe: root, Command: fmt.Sprintf("{ ( %s\n); echo $? >%s; } | head -c %d >%s", command(p), state.ShellQuote(code), mostChanges, state.ShellQuote(out)),
-	})
-	if res.Class != "" || res.ExitCode != 0 {
-		return "", "", errors.New(strings.ReplaceAll(res.Error, "the verify command", "git"))
-	}
-	text, err := durable.ReadFile(durable.OS, out)
-	if err == nil && len(text) == mostChanges {
-		return "", "", fmt.Errorf("git prints more than %d bytes", mostChanges)
-	}
-	ended, codeErr := durable.ReadFile(durable.OS, code)
-	if err = errors.Join(err, codeErr); err == nil && strings.TrimSpace(string(ended)) != "0" {
-		err = fmt.Errorf("git ended with exit code %s: %s", strings.TrimSpace(string(ended)), strings.TrimSpace(res.Output))
-	}
-	tree, rest, _ = strings.Cut(string(text), "\n")
+	tree, rest, _ = strings.Cut(text, "\n")
 	if err == nil && !state.IsTree(tree) {
 		err = errors.New("git printed no tree")
 	}
 	return tree, rest, err
+}
+
+// shell returns what runs git for a run under the supervisor, as a verify command, in a directory of the checkout with that root. The
+// directory of that name in the run's is there while a command runs, and stays.
+func (a *Attempts) shell(ctx context.Context, r *Run, t *state.Task, work, root, name string, limit time.Duration) checkout.Shell {
+	dir := filepath.Join(a.tasks.RunDir(r.ID), name)
+	return func(command, stdin string) (string, error) {
+		err := os.RemoveAll(dir) // the shell would write through what the run has put there
+		if err == nil {
+			err = a.tasks.MakeDir(dir)
+		}
+		in, out, code := filepath.Join(dir, "in"), filepath.Join(dir, "out"), filepath.Join(dir, "code")
+		if err == nil {
+			err = durable.PutFile(in, []byte(stdin))
+		}
+		if err != nil {
+			return "", err
+		}
+		res := a.tasks.Config.Shell.Verify(ctx, task.VerifyRun{
+			TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, Iteration: t.Iteration, RunDir: dir, Workspace: work, Timeout: limit, Grace: a.tasks.Config.Grace,
+			Safe: root, Command: fmt.Sprintf("{ ( %s\n) <%s; echo $? >%s; } | head -c %d >%s", command, state.ShellQuote(in), state.ShellQuote(code), mostChanges, state.ShellQuote(out)),
+		})
+		if res.Class != "" || res.ExitCode != 0 {
+			return "", errors.New(strings.ReplaceAll(res.Error, "the verify command", "git"))
+		}
+		text, err := durable.ReadFile(durable.OS, out)
+		if err == nil && len(text) == mostChanges {
+			return "", fmt.Errorf("git prints more than %d bytes", mostChanges)
+		}
+		ended, codeErr := durable.ReadFile(durable.OS, code)
+		if err = errors.Join(err, codeErr); err == nil && strings.TrimSpace(string(ended)) != "0" {
+			err = fmt.Errorf("git ended with exit code %s: %s", strings.TrimSpace(string(ended)), strings.TrimSpace(res.Output))
+		}
+		return string(text), err
+	}
 }
 
 // beside knows which tasks are at work in a checkout, and which was there last.

@@ -77,7 +77,7 @@ func (a *Attempts) runAgent(r *Run, agent task.Agent, t *state.Task) task.Outcom
 	var inputs []string
 	told, turn := "", a.Turn(r, t)
 	files, err := t.Workspace, a.tasks.MakeDir(turn.RunDir)
-	if err == nil && t.Isolation == "" && len(t.InputFiles) > 0 {
+	if err == nil && t.Isolation != state.IsolationTemp && len(t.InputFiles) > 0 {
 		files, err = a.makeFiles(r.ID)
 	}
 	if err == nil && len(t.InputFiles) > 0 {
@@ -364,7 +364,7 @@ func (a *Attempts) Turn(r *Run, t *state.Task) task.Turn {
 	if strings.HasPrefix(t.Prompt, task.NoteQuestion) {
 		turn.ReadOnly, turn.Looks, turn.Allow, turn.Schema = true, true, nil, filepath.Join(dir, schemaName)
 	}
-	if len(t.InputFiles) > 0 && t.Isolation == "" { // else they lie in the workspace
+	if len(t.InputFiles) > 0 && t.Isolation != state.IsolationTemp { // else they lie in the workspace
 		turn.Files = filepath.Join(dir, rundir.FilesName)
 	}
 	return turn

@@ -63,7 +63,7 @@ func (p *Place) End(name, before string) string {
 	return p.command(base, `if [ "$t" = `+before+` ]; then git update-ref --no-deref -d `+ref+`; else
 	both=$(printf '040000 tree %s\tafter\n040000 tree %s\tbefore\n' "$t" `+before+` | git mktree) && git update-ref --no-deref `+ref+` "$both" || exit
 fi
-git for-each-ref --sort=-refname --format='delete %(refname)' `+refs+` | grep -E '/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' | tail -n +`+strconv.Itoa(mostRefs+1)+` | git update-ref --no-deref --stdin || exit
+git for-each-ref --sort=-refname --format='delete %(refname)' `+refs+` | grep -E ' refs/stint/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' | tail -n +`+strconv.Itoa(mostRefs+1)+` | git update-ref --no-deref --stdin || exit
 echo "$t" && git diff `+diffOptions+`-z --raw --numstat --relative --end-of-options `+before+` "$t" -- .`)
 }
 

@@ -143,6 +143,9 @@ func (d *Dispatcher) untilNext() time.Duration {
 	if d.tasks.Config.Accounts != nil && !idle { // which open, and may be configured otherwise, at any time
 		wait = min(wait, clockCheck)
 	}
+	if lim.NoTree != nil && !idle { // no record tells when one is dropped
+		wait = min(wait, 5*time.Second)
+	}
 	if lim.Again.After(now) && (next.IsZero() || lim.Again.Before(next)) {
 		next = lim.Again
 	}
@@ -168,8 +171,24 @@ func (d *Dispatcher) Limits() lanes.Limits {
 	if len(d.tasks.Config.QueueMax) > 0 {
 		lim.Queue = func(name string) int { return d.tasks.Config.QueueMax[name] }
 	}
-	if d.tasks.Config.Exclusive {
+	if d.tasks.Config.Exclusive || d.tasks.Config.Trees.Dir != "" {
 		lim.Checkout = d.Admission.Checkout
+	}
+	if most := d.tasks.Config.MaxWorktrees; most > 0 && d.tasks.Config.Trees.Count()+lim.MaxWorkers >= most {
+		list, _ := d.tasks.Config.Trees.List() // one that cannot be read is none
+		begun := map[string]bool{}             // lanes that get one now
+		lim.NoTree = func(t *state.Task) bool {
+			isNew := !begun[t.Lane()] && d.tasks.Config.Trees.Lacks(list, t)
+			if isNew && len(list)+len(begun) < most {
+				begun[t.Lane()], isNew = true, false
+			}
+			return isNew
+		}
+		for _, id := range queue.Read(d.tasks, (*fold.State).Running) {
+			if t, err := d.tasks.Peek(id); err == nil {
+				lim.NoTree(&t)
+			}
+		}
 	}
 	if s, ok := d.Attempts.Shortages.Present(); ok {
 		lim.Short, lim.Again = s.What, s.Next

@@ -82,7 +82,7 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, spec *task.
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err != nil && t.Isolation == "" { // no reason not to run; a directory that is not made yet has no notes
+	if err != nil && t.Isolation != state.IsolationTemp { // no reason not to run; a directory that is not made yet has no notes
 		found.Partial = err.Error()
 	}
 	if found.Engine != "" || found.Partial != "" || len(found.Skipped) > 0 {
@@ -90,7 +90,7 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, spec *task.
 	}
 	var inputs []string
 	dir := filepath.Join(q.tasks.RunDir(r.ID), rundir.FilesName)
-	if t.Isolation != "" {
+	if t.Isolation == state.IsolationTemp {
 		dir = t.Workspace
 	}
 	for _, f := range t.InputFiles { // their names were checked

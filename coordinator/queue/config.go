@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/checkout"
 	"stint/coordinator/redact"
 	"stint/coordinator/task"
+	"stint/coordinator/worktree"
 	"stint/ledger/durable"
 	"stint/memory"
 	"stint/prompt"
@@ -64,6 +66,11 @@ type Config struct {
 
 	WorkDir string // an absolute path without links, below which tasks have directories of their own; "": none has
 	Cleanup bool   // these are removed once no task that has not ended works there
+
+	Trees        worktree.Trees // where the worktrees of sessions are; the zero value: none has one
+	MaxWorktrees int            // of them, beyond which no task begins that needs another; 0: no bound
+	// Git runs commands of packages checkout and worktree in a directory, until ctx ends. It is not called with a lock held.
+	Git func(ctx context.Context, dir string) checkout.Shell
 
 	MaxQueued int // tasks that may wait: a submit beyond it is refused; 0: no bound
 
@@ -153,6 +160,12 @@ type WorkspaceSettings struct {
 	Denied string   // finding or fail: what becomes of a task whose agent was denied a tool; "": finding
 
 	Checkout string // shared or exclusive; "": shared
+
+	Isolation     string          // of tasks that do not say, as in the ledger; "": in the workspace
+	WorktreeSetup string          // command that sets a new worktree up; "": none
+	SetupTimeout  time.Duration   // of that; 0: no limit
+	CommitLeft    bool            // what a run leaves in a worktree is committed
+	CommitAuthor  worktree.Author // as whom
 
 	OnFailure      string // prompt of the follow-up of a task that fails and names none; "" or off: none
 	OnIssue        string // prompt of the follow-up of a task whose answer has findings and that names none; "" or off: none

@@ -61,6 +61,18 @@ func (s *Store) PruneByTime(ctx context.Context) {
 		if len(r.Removed) > 0 {
 			s.Config.Log.Info("removed what ended tasks have left", "places", len(r.Removed), "bytes", r.Bytes, "left", r.Left)
 		}
+		if s.Config.Retention > 0 && s.Config.Git != nil {
+			var dirs []string // in which a task is to work
+			s.View(func(st *fold.State) {
+				for _, id := range st.OpenIDs() {
+					t, _ := st.Peek(id)
+					dirs = append(dirs, t.Workspace)
+				}
+			})
+			if _, err := s.Config.Trees.Clean(ctx, s.Config.Git, s.Config.Now(), s.Config.Retention, dirs); err != nil && ctx.Err() == nil {
+				s.Trouble("not all worktrees that have landed could be removed", err)
+			}
+		}
 	}
 }
 

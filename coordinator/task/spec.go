@@ -33,7 +33,7 @@ type TaskSpec struct {
 	Model          string    `json:"model,omitempty" doc:"As the agent's CLI knows it; left out: the CLI's own choice" example:"gpt-5.5"`
 	Account        string    `json:"account,omitempty" doc:"Account of that agent, and no other; left out: one that has room" example:"codex-main"`
 	Workspace      string    `json:"workspace,omitempty" doc:"Absolute path: the agent's working directory; left out: the master's workspace_root, where one is configured" example:"/home/ana/shop"`
-	Isolation      string    `json:"isolation,omitempty" enum:"in-place,temp" doc:"temp: the agent works in an empty directory of the task's own, which has the input files under their names; in-place, or left out: in the workspace" example:"temp"`
+	Isolation      string    `json:"isolation,omitempty" doc:"worktree, or worktree= and a branch, tag or commit to make it from: the agent works in a git worktree of the session, or of the task if it names none; temp: in an empty directory of the task's own, which has the input files under their names; in-place: in the workspace; left out: as configured" example:"worktree"`
 	SessionKey     string    `json:"sessionKey,omitempty" doc:"Tasks with the same key share one conversation and run one after another; left out: the lane of the workspace" example:"web"`
 	Label          string    `json:"label,omitempty" doc:"Free text to filter lists by" example:"nightly"`
 	Continue       bool      `json:"continue,omitempty" doc:"Binds the task to the last session of its lane, at submit" example:"false"`

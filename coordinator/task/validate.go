@@ -191,6 +191,7 @@ func isSessionName(key string) bool {
 
 // CheckSession returns what is wrong with the session that a task names, as an *Error; nil if nothing is.
 func CheckSession(s *TaskSpec) error {
+	base, isTree := state.WorktreeBase(s.Isolation)
 	switch {
 	case s.SessionKey != "" && CheckSessionKey(s.SessionKey) != nil:
 		return CheckSessionKey(s.SessionKey)
@@ -202,8 +203,12 @@ func CheckSession(s *TaskSpec) error {
 		return Wrong("parallel", "leave one of them out", "a task of a session cannot be parallel: a session is one conversation")
 	case s.Continue && s.SessionKey != "":
 		return Wrong("continue", "leave --continue out", "a named session is continued anyway")
-	case s.Isolation != "" && s.Isolation != state.IsolationInPlace && s.Isolation != state.IsolationTemp:
-		return Wrong("isolation", "use in-place or temp", "the isolation (--workdir) %q is unknown", s.Isolation)
+	case s.Isolation != "" && s.Isolation != state.IsolationInPlace && s.Isolation != state.IsolationTemp && !isTree:
+		return Wrong("isolation", "use in-place, temp, worktree or worktree=BASE", "the isolation (--workdir) %q is unknown", s.Isolation)
+	case isTree && (!IsPrintable(base) || strings.HasPrefix(base, "-")):
+		return Wrong("isolation", "name a branch, a tag or a commit", "no worktree can be made from %q", base)
+	case isTree && (s.Continue || s.AgentSession != ""):
+		return Wrong("isolation", "name a session with --session: its tasks share a worktree, and each resumes the last", "a task with a worktree cannot continue a conversation that began elsewhere")
 	case s.Isolation == state.IsolationTemp && (s.SessionKey != "" || s.Continue || s.AgentSession != ""):
 		return Wrong("isolation", "leave the session out, or the isolation", "a task with a directory of its own has a conversation of its own: an agent may find one only where it began")
 	case s.AgentSession != "" && !IsArgument(s.AgentSession):

@@ -84,8 +84,10 @@ func Live(q *lanes.Queues, n uint32, now time.Time, lim lanes.Limits) (short, wh
 	switch most := q.FullQueue(t.Queue, lim); {
 	case most > 0:
 		return "queue busy", fmt.Sprintf("queue %s is full: of its tasks %d may run at once", t.Queue, most)
+	case lim.NoTree != nil && lim.NoTree(t):
+		return "worktrees", "needs another worktree, and there are as many as max_worktrees: stint worktree clean, or stint drop one"
 	case o.Checkout != "":
-		return occupied(q, o, lim, "in "+o.Checkout+", where one task runs at a time: checkout is exclusive")
+		return occupied(q, o, lim, "in "+o.Checkout+", where one task runs at a time: it is a worktree, or checkout is exclusive")
 	case o.Task != "":
 		return "behind " + state.ShortID(o.Task), "its agent session is used by " + state.ShortID(o.Task) + ", which " + does(q, o.Task, lim)
 	case q.FreeWorkers(lim) > 0:

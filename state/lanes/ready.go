@@ -22,6 +22,9 @@ type Limits struct {
 	// Checkout returns the directory in which a task runs alone, whatever its lane; "": none. known is false while that has not been looked up, and the task does not start. nil: none has any.
 	Checkout func(t *state.Task) (dir string, known bool)
 
+	// NoTree reports whether a task needs a worktree that is not there, while there are as many as may be: it does not start. nil: none does.
+	NoTree func(t *state.Task) bool
+
 	Short string    // what the machine lacks: no task may start but one, from Again on, that finds out whether that is over; "": nothing
 	Again time.Time // zero: such a task is being started
 
@@ -240,7 +243,7 @@ func (s *Queues) startable(ln *lane, u use, lim Limits) bool {
 	t := &s.Whole(ln.head).Task
 	home, _ := s.HomeOf(t, lim.WorkspaceRoot)
 	dir, known := s.checkoutOf(t, lim)
-	if !known || home == "" || s.occupant(t, lim, u) != (Occupant{}) {
+	if !known || home == "" || lim.NoTree != nil && lim.NoTree(t) || s.occupant(t, lim, u) != (Occupant{}) {
 		return false
 	}
 	if dir != "" {

@@ -486,7 +486,7 @@ func (s *Queues) HomeOf(t *state.Task, root string) (dir, by string) {
 // LaneOf returns the key of the lane in which a task will run: with neither a session nor a
 // workspace it waits in another one than that of the directory which it takes.
 func (s *Queues) LaneOf(t *state.Task, root string) string {
-	if t.SessionKey != "" || t.Isolation == state.IsolationTemp {
+	if t.SessionKey != "" || t.Isolation != "" {
 		return t.Lane()
 	}
 	home, _ := s.HomeOf(t, root)

@@ -182,13 +182,10 @@ func (p *packer) task(t *state.Folded) {
 	p.times(&t.CreatedAt, &t.UpdatedAt)
 	numbers(p, &t.Seq)
 	numbers(p, &t.PromptAt, &t.Order)
-	isTemp := t.Isolation == state.IsolationTemp
-	if p.flags(&t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted, &t.Notify, &t.Pinned, &t.Spare, &isTemp); isTemp {
-		t.Isolation = state.IsolationTemp
-	}
+	p.flags(&t.Binds, &t.Hold, &t.WorkspaceByHand, &t.PromptChanged, &t.Learned, &t.Counted, &t.Notify, &t.Pinned, &t.Spare)
 	numbers(p, &t.MaxAttempts, &t.Priority, &t.MaxIterations, &t.Attempt, &t.Retries, &t.Requeues, &t.LimitWaits, &t.Iteration)
 	p.words(&t.VerifyCommand, &t.Model, &t.By, (*string)(&t.Reason), (*string)(&t.Phase), &t.Timeout, &t.VerifyTimeout, &t.MaxLimitWait, &t.AfterPolicy,
-		&t.Within, &t.Budget, (*string)(&t.Trigger), &t.Intake, &t.Environment)
+		&t.Within, &t.Isolation, &t.Budget, (*string)(&t.Trigger), &t.Intake, &t.Environment)
 	p.texts((*string)(&t.IdempotencyKey), &t.TriggeredBy, &t.RunID, &t.Error, &t.Note, &t.PromptInHistory, &t.VerifyTime, &t.SharedID)
 	p.lists(&t.After, &t.Fallback, &t.OutputSpec, &t.Allow)
 	p.times(&t.NotBefore, &t.StartedAt, &t.RunStartedAt, &t.LimitSince)
@@ -206,6 +203,12 @@ func (p *packer) changes(c **state.Changes) {
 	numbers(p, &(*c).Files, &(*c).Added, &(*c).Removed)
 	p.flags(&(*c).Uncertain)
 	p.texts(&(*c).Before, &(*c).After)
+	if b := &(*c).Branch; p.has(*b == nil) {
+		*b = cmp.Or(*b, new(state.Branch))
+		p.string(&(*b).Name, false)
+		p.string(&(*b).Tip, false)
+		plain.Numbers(&p.Coder, &(*b).Commits, &(*b).Files, &(*b).Added, &(*b).Removed)
+	}
 }
 
 // has moves on to the next field, and reports whether it is written or read.

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
+	"stint/coordinator/task"
+	"stint/coordinator/worktree"
+	"stint/state"
+)
+
+// mostConflicts is how many tasks in a row are to resolve the conflicts of a landing.
+const mostConflicts = 2
+
+func (a *app) landCommand() *cobra.Command {
+	var o worktree.Options
+	var squash, merge, rebase, undo bool
+	c := a.withJSON(command("land [OPTIONS] ID|SESSION", "land what is on the branch of a worktree on another branch", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		ctx := c.Context()
+		found, err := a.needTree(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		cfg, err := a.base()
+		if err != nil {
+			return err
+		}
+		unlock, err := found.take(ctx, cfg, false)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unlock() }() // the process ends
+		if undo {
+			r, err := found.Undo(ctx, found.run)
+			if err != nil {
+				return err
+			}
+			return a.print(map[string]string{"target": r.Target, "commit": r.Commit}, fmt.Sprintf("%s is back at %s", r.Target, r.Commit[:12]))
+		}
+		switch o.Mode = worktree.Squash; {
+		case merge:
+			o.Mode = worktree.Merge
+		case rebase:
+			o.Mode = worktree.Rebase
+		}
+		o.Protected = cfg.forWorkspace(found.Path).Protected
+		var last wire.TaskView // none, if all were removed
+		if found.last.ID != "" {
+			if last, err = a.task(ctx, found.last.ID); err != nil {
+				return err
+			}
+		}
+		o.Verify = func() error { return a.verifyLanding(ctx, &found, &last) }
+		r, err := found.Land(ctx, found.run, &o)
+		if conflict, ok := errors.AsType[*worktree.ConflictError](err); ok {
+			return a.resolve(ctx, &found, &last, conflict, errors.Join(unlock()))
+		}
+		if err != nil {
+			return err
+		}
+		text := fmt.Sprintf("%s is at %s", r.Target, r.Commit[:12])
+		if r.Commit == r.Before {
+			text = "nothing to land: " + r.Target + " has all of " + found.Branch()
+		}
+		return a.print(map[string]string{"target": r.Target, "commit": r.Commit, "before": r.Before}, text)
+	}, a.completeTrees))
+	f := c.Flags()
+	f.StringVar(&o.Onto, "onto", "", "the `branch` to land on; by default the one that is checked out in the task's directory")
+	f.BoolVar(&squash, "squash", false, "as one commit (the default)")
+	f.BoolVar(&merge, "merge", false, "by a commit that merges the branch")
+	f.BoolVar(&rebase, "rebase", false, "each commit anew on top of the branch")
+	f.BoolVar(&undo, "undo", false, "take the last landing back")
+	exclusive(c, "squash", "merge", "rebase", "undo")
+	exclusive(c, "onto", "undo")
+	return c
+}
+
+// verifyLanding runs the verify command of the worktree's last task on what is to land.
+func (a *app) verifyLanding(ctx context.Context, found *foundTree, last *wire.TaskView) error {
+	if !task.HasVerify(&last.Task) {
+		return nil
+	}
+	a.hint("stint: verifying what is to land: %s\n", escapeText(oneLine(last.VerifyCommand)))
+	var output bytes.Buffer
+	code, err := a.runVerify(ctx, last, &output)
+	if err == nil && code != 0 {
+		a.hint("%s\n", escapeText(task.HeadAndTail(strings.TrimSpace(output.String()), 4000, "")))
+		err = fmt.Errorf("exit code %d", code)
+	}
+	if err != nil {
+		return &cliError{code: exitVerify, message: fmt.Sprintf("nothing has landed: the verify command of task %s does not pass on the result", shortID(last.ID)), try: "stint send " + found.Lane + ` "what is wrong"`, err: err}
+	}
+	return nil
+}
+
+// resolve queues the task that is to resolve the conflicts of a landing, which lie in the worktree.
+func (a *app) resolve(ctx context.Context, found *foundTree, last *wire.TaskView, conflict *worktree.ConflictError, err error) error {
+	refused := &cliError{code: exitFailure, message: fmt.Sprintf("nothing has landed: %v", conflict), try: fmt.Sprintf("git commit in %s once they are resolved, then stint land %s", found.Path, found.Name)}
+	if found.Conflicts > mostConflicts || err != nil {
+		return errors.Join(refused, err)
+	}
+	spec := task.TaskSpec{
+		Prompt: fmt.Sprintf("The work on branch %s is to land on %s, which has other changes in the same places. A merge of %[2]s has been begun in this checkout, and these files have git's conflict marks (<<<<<<<, =======, >>>>>>>):\n\n%s\n\n"+
+			"Resolve the conflicts: keep what both sides were to do, and remove all marks. Change nothing else. Do not commit, merge, rebase or check out anything: the merge is committed when you are done.", found.Branch(), conflict.Target, strings.Join(conflict.Files, "\n")),
+		Workspace: cmp.Or(last.Workspace, found.Path), Agent: last.Agent, Model: last.Model, VerifyCommand: last.VerifyCommand, Label: "land",
+	}
+	if task.IsNamedLane(found.Lane) {
+		spec.SessionKey = found.Lane
+	} else {
+		spec.AgentSession, spec.Parallel = last.AgentSession, true
+	}
+	view, err := ask(ctx, a.call, func(cl *client.Client) (wire.TaskView, error) { return cl.Submit(ctx, spec) })
+	if err != nil {
+		return errors.Join(refused, err)
+	}
+	refused.message += "; task " + shortID(view.ID) + " is to resolve that"
+	refused.try = fmt.Sprintf("stint wait %s && stint land %s", shortID(view.ID), found.Name)
+	return refused
+}
+
+func (a *app) dropCommand() *cobra.Command {
+	var force bool
+	c := command("drop [OPTIONS] ID|SESSION", "remove a worktree and its branch", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		ctx := c.Context()
+		found, err := a.needTree(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if len(found.open) > 0 {
+			return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is to work in the worktree of %s", shortID(found.open[0].ID), found.Name), try: "stint cancel " + shortID(found.open[0].ID)}
+		}
+		cfg, err := a.base()
+		if err != nil {
+			return err
+		}
+		unlock, err := found.take(ctx, cfg, true)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unlock() }() // the process ends
+		err = found.Drop(found.run, time.Now(), force)
+		if left, ok := errors.AsType[*worktree.UnlandedError](err); ok {
+			for _, commit := range left.Commits {
+				a.hint("stint: not landed: %s\n", escapeText(oneLine(commit)))
+			}
+			return &cliError{code: exitFailure, message: fmt.Sprintf("%s has %s that did not land, and stays", left.Branch, count(len(left.Commits), "commit")), try: "stint land " + found.Name + ", or stint drop --force " + found.Name}
+		}
+		if err == nil && force {
+			a.hint("stint: what was on %s stays below refs/stint/dropped/%s for 30 days\n", found.Branch(), found.Name)
+		}
+		return err
+	}, a.completeTrees)
+	c.Flags().BoolVar(&force, "force", false, "also with commits that have not landed; they stay below refs/stint/dropped/ for 30 days")
+	return c
+}
+
+func (a *app) prCommand() *cobra.Command {
+	var onto, remote string
+	c := command("pr [OPTIONS] ID|SESSION", "push the branch of a worktree, and open a pull request with gh", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
+		ctx := c.Context()
+		found, err := a.needTree(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		cfg, err := a.base()
+		if err != nil {
+			return err
+		}
+		unlock, err := found.take(ctx, cfg, false)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unlock() }() // the process ends
+		w, err := found.Look(found.run)
+		if err != nil {
+			return err
+		}
+		if w.Commits == 0 {
+			return &cliError{code: exitFailure, message: found.Branch() + " has no commit that is on no other branch", try: "stint diff " + found.Name}
+		}
+		push := []string{"git", "-C", found.Root, "push", "--set-upstream", remote, found.Branch()}
+		create := []string{"gh", "pr", "create", "--head", found.Branch(), "--fill"}
+		if onto != "" {
+			create = append(create, "--base", onto)
+		}
+		if _, err := exec.LookPath("gh"); err != nil {
+			a.hint("stint: gh is not installed; nothing was pushed. These two commands do it:\n")
+			return printText(a.stdout, shellLine(push)+"\ncd "+state.ShellQuote(found.Root)+" && "+shellLine(create))
+		}
+		if out, err := outside(ctx, found.Root, []string{"gh", "auth", "status"}); err != nil {
+			return &cliError{code: exitAgent, message: "gh is not logged in; nothing was pushed: " + oneLine(out), try: "gh auth login"}
+		}
+		if out, err := outside(ctx, found.Root, push); err != nil {
+			return fmt.Errorf("git push: %w: %s", err, strings.TrimSpace(out))
+		}
+		out, err := outside(ctx, found.Root, create)
+		if err != nil && strings.Contains(out, "already exists") { // with what is pushed now
+			return printText(a.stdout, out)
+		}
+		if err != nil {
+			return fmt.Errorf("%s is pushed; gh pr create: %w: %s", found.Branch(), err, strings.TrimSpace(out))
+		}
+		return printText(a.stdout, out)
+	}, a.completeTrees)
+	c.Flags().StringVar(&onto, "onto", "", "the `branch` that is to take it; by default that of the repository on GitHub")
+	c.Flags().StringVar(&remote, "remote", "origin", "the `remote` to push to")
+	return c
+}
+
+func shellLine(argv []string) string {
+	return strings.Join(mapped(argv, func(arg *string) string {
+		if strings.Trim(*arg, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=") == "" {
+			return *arg
+		}
+		return state.ShellQuote(*arg)
+	}), " ")
+}
+
+// outside runs a program that may ask the user something, and returns what it prints.
+func outside(ctx context.Context, dir string, argv []string) (string, error) {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.Stdin = dir, os.Stdin
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}

@@ -1,0 +1,483 @@
+package worktree
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"stint/coordinator/checkout"
+	"stint/ledger/durable"
+	"stint/ledger/lock"
+	"stint/state"
+)
+
+// A Mode is how commits land.
+type Mode string
+
+// The modes: one commit that has all changes, one that merges the branch, or each commit anew on top of the target.
+const (
+	Squash Mode = "squash"
+	Merge  Mode = "merge"
+	Rebase Mode = "rebase"
+)
+
+// Options say how a branch is to land.
+type Options struct {
+	Onto      string       // the branch; "": that of the checkout
+	Mode      Mode         // ...
+	Protected []string     // branches onto which nothing lands
+	Verify    func() error // looks at the result, which lies in the worktree
+}
+
+// A Result is what has landed.
+type Result struct {
+	Target string // the branch
+	Commit string // its last commit now
+	Before string // and before; the same if there was nothing to land
+}
+
+// A ConflictError names the files that both sides have changed. They lie in the worktree, with the marks of git.
+type ConflictError struct {
+	Target string
+	Files  []string
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s has other changes in the same places: %s", e.Target, strings.Join(e.Files, ", "))
+}
+
+// mostTries is how often a landing begins anew because somebody else has moved the target.
+const mostTries = 5
+
+// Land lands the branch. The caller has the lock of the worktree, and its work is committed. Landings on one target come one after
+// the other, each on what the one before has made. The result is made and verified in the worktree; then the target moves to it, if
+// nobody has moved that meanwhile, and the branch goes there too. With an error, target and branch are where they were, but with a
+// [ConflictError] the worktree is left with the conflicts, to be resolved and committed.
+func (t *Tree) Land(ctx context.Context, run checkout.Shell, o *Options) (r Result, err error) {
+	if err := t.find(run); err != nil {
+		return r, err
+	}
+	if r.Target, err = t.target(run, o); err != nil {
+		return r, err
+	}
+	free, err := t.queue(ctx, r.Target)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, free()) }()
+	for range mostTries {
+		var moved bool
+		if moved, err = t.tryLand(run, o, &r); err != nil || !moved {
+			return r, err
+		}
+	}
+	return r, fmt.Errorf("somebody moves %s all the time: try again", r.Target)
+}
+
+// queue waits until nobody else lands on a branch, and keeps them out.
+func (t *Tree) queue(ctx context.Context, target string) (free func() error, err error) {
+	return lock.Take(ctx, filepath.Join(t.trees.State, fmt.Sprintf("land-%x.lock", sha256.Sum256([]byte(t.common+"\n"+target)))[:21]), 24*time.Hour)
+}
+
+// target returns the branch that is landed on.
+func (t *Tree) target(run checkout.Shell, o *Options) (string, error) {
+	name := o.Onto
+	if name == "" {
+		out, err := run(setUp+withoutHooks+"-C "+state.ShellQuote(t.Root)+" symbolic-ref -q HEAD || :", "")
+		if err != nil {
+			return "", err
+		}
+		if name = strings.TrimPrefix(strings.TrimSpace(out), heads); name == "" {
+			return "", fmt.Errorf("%s has no branch checked out: name one with --onto", t.Root)
+		}
+	}
+	switch have, err := t.ref(run, heads+name); {
+	case err != nil:
+		return "", err
+	case have == "":
+		return "", fmt.Errorf("there is no branch %s in %s; to make it: git branch %s", name, t.Root, state.ShellQuote(name))
+	case strings.HasPrefix(name, branchPrefix):
+		return "", fmt.Errorf("%s is stint's own branch: land on another one", name)
+	case slices.Contains(o.Protected, name):
+		return "", fmt.Errorf("%s is one of protected_branches: land on another one with --onto, or stint pr", name)
+	}
+	return name, nil
+}
+
+// tryLand lands on the target as it is now. moved says that it has moved meanwhile.
+func (t *Tree) tryLand(run checkout.Shell, o *Options, r *Result) (moved bool, err error) {
+	old, err := t.ref(run, heads+r.Target)
+	if err != nil {
+		return false, err
+	}
+	if _, err := t.inUse(run, r.Target); err != nil {
+		return false, err
+	}
+	tip, err := t.tip(run)
+	if err != nil {
+		return false, err
+	}
+	r.Before, r.Commit = old, old
+	if done, err := t.isAncestor(run, tip, old); err != nil || done {
+		return false, err
+	}
+	if err := t.begin(run, tip); err != nil {
+		return false, err
+	}
+	if r.Commit, err = t.build(run, o.Mode, old, tip); err == nil {
+		err = o.Verify()
+	}
+	if err == nil && r.Commit != old {
+		if err = t.note(run, heads+r.Target, r.Commit, old, tip); err == nil {
+			moved, err = t.move(run, r.Target, old, r.Commit)
+		}
+	}
+	if err == nil && !moved {
+		t.Conflicts = 0
+		_, err = t.git(run, "update-ref", "-m", "stint: landed on "+r.Target, heads+t.Branch(), r.Commit, tip)
+	}
+	_, wrong := t.here(run, "reset", "-q", "--hard") // what git, hooks or the command have left
+	if wrong == nil {
+		_, wrong = t.attach(run)
+	}
+	if wrong != nil { // the next run does that
+		return false, errors.Join(err, wrong)
+	}
+	conflict, isConflict := errors.AsType[*ConflictError](err)
+	if isConflict {
+		conflict.Target = r.Target
+		t.Conflicts, t.Landing = t.Conflicts+1, true
+		if wrong := t.write(); wrong != nil {
+			return false, errors.Join(err, wrong)
+		}
+		_, wrong := run(t.inside(withoutHooks+"merge -q --no-ff --no-commit "+old+" >/dev/null || :"), "")
+		err, t.Landing = errors.Join(err, wrong), false
+	}
+	return moved, errors.Join(err, t.keep(run), t.write())
+}
+
+// begin notes that what lies in the worktree is a landing's from now on; all that is an agent's must be committed.
+func (t *Tree) begin(run checkout.Shell, tip string) error {
+	if !t.isThere() {
+		return fmt.Errorf("the worktree of %s is gone: its next task makes it anew from its branch", t.Name)
+	}
+	if merging, err := t.merging(run); err != nil || merging != "" {
+		return cmp.Or(err, fmt.Errorf("conflicts of the last landing are not resolved in %s: stint send %s, or git commit there", t.Path, t.Name))
+	}
+	if left, err := t.stash(run, tip); err != nil || left != tip {
+		return cmp.Or(err, fmt.Errorf("%s has changes that are not committed: git commit there", t.Path))
+	}
+	t.Landing = true
+	return t.write()
+}
+
+// build makes the result in the worktree, without a branch, and returns it.
+func (t *Tree) build(run checkout.Shell, mode Mode, old, tip string) (string, error) {
+	message, err := t.message(run, mode, old, tip)
+	if err != nil {
+		return "", err
+	}
+	if _, err := t.here(run, "checkout", "-q", "--detach", old); err != nil {
+		return "", err
+	}
+	var script string
+	switch mode {
+	case Squash:
+		script = withoutHooks + "merge -q --squash " + tip + " >/dev/null || exit 3\n" + withoutHooks + "diff --cached --quiet --ignore-submodules=none || " + alone + "commit -q -F -"
+	case Merge:
+		script = withoutHooks + "merge -q --no-ff --no-commit " + tip + " >/dev/null || exit 3\n" + alone + "commit -q -F -"
+	case Rebase:
+		script = withoutHooks + "checkout -q --detach " + tip + " && " + alone + "rebase -q " + old + " >/dev/null || exit 3"
+	}
+	out, err := run(t.inside("said=$( ("+script+"\n) 2>&1 ); echo $?; printf %s \"$said\""), message)
+	if err != nil {
+		return "", err
+	}
+	code, said, _ := strings.Cut(strings.Replace(out, "Automatic merge went well; stopped before committing as requested\n", "", 1), "\n")
+	if code == "0" {
+		out, err = run(t.inside(withoutHooks+"reset -q --hard && "+withoutHooks+"rev-parse HEAD"), "") // without what a hook has changed and not committed
+		return strings.TrimSpace(out), err
+	}
+	files, err := t.here(run, "diff", "--name-only", "--diff-filter=U", "--ignore-submodules=all")
+	if err == nil && files == "" {
+		err = fmt.Errorf("git could not make the commit: %s", cmp.Or(strings.TrimSpace(said), "exit code "+code))
+	}
+	return "", cmp.Or(err, error(&ConflictError{Files: strings.Split(files, "\n")}))
+}
+
+// message returns the message of the commit that lands: that of a single commit, else the subject of the first, and all of them.
+func (t *Tree) message(run checkout.Shell, mode Mode, old, tip string) (string, error) {
+	all, err := t.git(run, "log", "--reverse", "--no-merges", "--format=%B%x00", tip, "^"+old)
+	bodies := strings.Split(strings.TrimSuffix(strings.TrimSpace(all), "\x00"), "\x00")
+	if len(bodies) == 1 && mode == Squash || err != nil {
+		return cmp.Or(strings.TrimSpace(bodies[0]), "Land "+t.Branch()) + "\n", err
+	}
+	subjects, trailers := "", ""
+	for _, body := range bodies {
+		lines := strings.Split(strings.TrimSpace(body), "\n")
+		subjects += "- " + lines[0] + "\n"
+		for _, line := range lines[1:] {
+			if strings.HasPrefix(line, "Stint-Task: ") && !strings.Contains(trailers, line) {
+				trailers += line + "\n"
+			}
+		}
+	}
+	subject := strings.TrimPrefix(strings.SplitN(subjects, "\n", 2)[0], "- ")
+	if mode == Merge {
+		subject = "Merge " + t.Branch()
+	}
+	return strings.TrimSpace(subject+"\n\n"+subjects+"\n"+trailers) + "\n", nil
+}
+
+// isOut reports whether a branch is checked out in a directory. In another one is an error.
+func (t *Tree) isOut(run checkout.Shell, branch, dir string) (is bool, err error) {
+	list, err := t.git(run, "worktree", "list", "--porcelain")
+	top := ""
+	for line := range strings.Lines(list) {
+		line = strings.TrimSuffix(line, "\n")
+		if path, ok := strings.CutPrefix(line, "worktree "); ok {
+			top = path
+		}
+		if line == "branch "+heads+branch {
+			if is = true; top != dir {
+				return true, fmt.Errorf("%s is checked out in %s: check out another branch there, or name one with --onto", branch, top)
+			}
+		}
+	}
+	return is, err
+}
+
+// inUse reports whether the target is checked out, which can only be where the worktree is from, and clean.
+func (t *Tree) inUse(run checkout.Shell, target string) (bool, error) {
+	is, err := t.isOut(run, target, t.Root)
+	if err != nil {
+		return false, err
+	}
+	rebasing, _ := filepath.Glob(filepath.Join(escapeGlob(t.common), "*", "head-name"))
+	more, _ := filepath.Glob(filepath.Join(escapeGlob(t.common), "worktrees", "*", "*", "head-name"))
+	for _, name := range append(rebasing, more...) {
+		if data, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(data)) == heads+target {
+			return false, fmt.Errorf("a rebase of %s is going on (%s): finish it first", target, filepath.Dir(name))
+		}
+	}
+	if !is {
+		return false, nil
+	}
+	changed, err := t.git(run, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
+	if err == nil && changed != "" {
+		first, _, _ := strings.Cut(changed, "\n")
+		err = fmt.Errorf("%s, where %s is checked out, has changes that are not committed (%s): commit or stash them, or land on another branch with --onto", t.Root, target, strings.TrimSpace(first))
+	}
+	return true, err
+}
+
+// move moves the target from one commit to another one, and the checkout that has it. moved says that it was not where it should be.
+func (t *Tree) move(run checkout.Shell, target, from, to string) (moved bool, err error) {
+	inUse, err := t.inUse(run, target) // now, too
+	if err != nil {
+		return false, err
+	}
+	script := withoutHooks + quote([]string{"update-ref", "-m", "stint: land " + t.Branch(), heads + target, to, from})
+	if inUse {
+		tree := withoutHooks + "read-tree -m -u "
+		script = withoutHooks + "update-index -q --refresh --ignore-submodules >/dev/null; " + tree + from + " " + to + " && { " + script + " || { " + tree + to + " " + from + "; exit 1; }; }"
+	}
+	if _, err = run(setUp+"cd -P "+state.ShellQuote(t.Root)+" || exit\n"+script, ""); err == nil {
+		return false, nil
+	}
+	if now, wrong := t.ref(run, heads+target); wrong == nil && now != from {
+		return true, nil
+	}
+	return false, err
+}
+
+// resume returns where a landing that was cut off has brought the branch, which is at tip. The user's checkout was clean when that
+// began: if all that is changed in it is as before the landing, or as after it, it goes where its branch is.
+func (t *Tree) resume(run checkout.Shell, tip string) (string, error) {
+	l, err := t.landing(run)
+	if err != nil || l.result == "" || tip != l.tip && tip != l.result {
+		return tip, err
+	}
+	if inUse, wrong := t.isOut(run, strings.TrimPrefix(l.target, heads), t.Root); wrong == nil && inUse {
+		git := withoutHooks
+		_, err = run(setUp+"cd -P "+state.ShellQuote(t.Root)+" || exit\nb="+l.before+" r="+l.result+" \n! "+git+"diff-index --quiet --ignore-submodules=all HEAD || exit 0\nGIT_INDEX_FILE=$("+git+`rev-parse --absolute-git-dir)/index.stint
+export GIT_INDEX_FILE; w=$(`+git+`read-tree HEAD && { `+git+`diff-tree -r -z --name-only --no-renames $b $r; `+git+`ls-files -z --modified; } | `+git+`update-index -z --add --remove --replace --stdin && `+git+`write-tree) || exit
+rm "$GIT_INDEX_FILE"; unset GIT_INDEX_FILE
+[ -z "$(for c in $b $r; do `+git+`diff-tree -r --name-only $c $w; done | sort | uniq -d)" ] || exit 0
+for c in $b $r; do ! `+git+`diff-index --cached --quiet --ignore-submodules=none $c || i=$c; done
+[ -z "$i" ] || { `+git+`read-tree $w && `+git+`update-index -q --refresh --ignore-submodules >/dev/null; `+git+`read-tree -m -u $w HEAD; }`, "")
+	}
+	if isIn, wrong := t.isAncestor(run, l.result, l.target); err == nil && wrong == nil && isIn && l.tip == tip {
+		return l.result, nil
+	}
+	return tip, err
+}
+
+// A landing is what is noted of the last one.
+type landing struct{ target, result, before, tip string }
+
+// note notes a landing, before it is made.
+func (t *Tree) note(run checkout.Shell, target, result, before, tip string) error {
+	made, err := run(t.inside(identity(&Author{"stint", "stint@localhost"})+withoutHooks+quote([]string{"commit-tree", "-p", result, "-p", before, "-p", tip, "-m", target, result + "^{tree}"})), "")
+	if err == nil {
+		_, err = t.git(run, "update-ref", refs+"landed/"+t.Name, strings.TrimSpace(made))
+	}
+	return err
+}
+
+// landing returns what is noted of the last landing; the zero value if there was none.
+func (t *Tree) landing(run checkout.Shell) (l landing, err error) {
+	have, err := t.ref(run, refs+"landed/"+t.Name)
+	if err != nil || have == "" {
+		return l, err
+	}
+	out, err := t.git(run, "log", "-1", "--format=%P%n%s", have)
+	parents, target, _ := strings.Cut(out, "\n")
+	if words := strings.Fields(parents); err == nil && len(words) == 3 {
+		l = landing{strings.TrimSpace(target), words[0], words[1], words[2]}
+	}
+	return l, err
+}
+
+// Undo takes back the last landing, if its target is still where that has left it. The branch has its own commits again, unless
+// the session went on since.
+func (t *Tree) Undo(ctx context.Context, run checkout.Shell) (r Result, err error) {
+	if err := t.find(run); err != nil {
+		return r, err
+	}
+	l, err := t.landing(run)
+	if err != nil {
+		return r, err
+	}
+	if l.result == "" {
+		return r, fmt.Errorf("nothing of %s has landed", t.Name)
+	}
+	r = Result{Target: strings.TrimPrefix(l.target, heads), Commit: l.before, Before: l.result}
+	free, err := t.queue(ctx, r.Target)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, free()) }()
+	now, err := t.ref(run, l.target)
+	tip, wrong := t.ref(run, heads+t.Branch())
+	if err := errors.Join(err, wrong); err != nil {
+		return r, err
+	}
+	goneOn := fmt.Errorf("%s has moved on since %s landed; to reverse that commit: git revert %s", r.Target, t.Branch(), l.result[:12])
+	if now != l.result && (now != l.before || tip != l.result && tip != l.tip) { // nor was it cut off
+		return r, goneOn
+	}
+	if tip == l.result && t.isThere() {
+		err = t.begin(run, tip)
+	}
+	if err == nil && now == l.result {
+		var moved bool
+		if moved, err = t.move(run, r.Target, l.result, l.before); moved {
+			err = goneOn
+		}
+	}
+	if err == nil && t.Landing {
+		_, err = t.here(run, "reset", "-q", "--keep", l.tip)
+	} else if err == nil && tip == l.result {
+		_, err = t.git(run, "update-ref", "-m", "stint: undo", heads+t.Branch(), l.tip, tip)
+	}
+	if t.Landing {
+		_, wrong := t.attach(run)
+		err = errors.Join(err, wrong)
+	}
+	if err = errors.Join(err, t.keep(run)); err == nil {
+		_, err = t.git(run, "update-ref", "-d", refs+"landed/"+t.Name)
+	}
+	return r, err
+}
+
+// stampForm is the form of the times in the names of refs, in the order of which they sort.
+const stampForm = "20060102T150405Z"
+
+// Drop removes the worktree and its branch. Commits that have not landed are an error that names them, unless force is set; they
+// stay reachable for [KeepDropped], as does what is not committed. The caller has the lock.
+func (t *Tree) Drop(run checkout.Shell, now time.Time, force bool) error {
+	if _, err := os.Stat(t.Root); errors.Is(err, fs.ErrNotExist) && !force {
+		return fmt.Errorf("the repository of the worktree, %s, is gone: what is in %s stands nowhere else; to remove it: stint drop --force %s", t.Root, t.Path, t.Name)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(removeTree(t.Path), durable.Drop(durable.OS, t.file(".json")))
+	}
+	if _, err := t.Save(run, "", nil); err != nil {
+		return err
+	}
+	if _, err := t.isOut(run, t.Branch(), t.Path); err != nil {
+		return err
+	}
+	tip, err := t.ref(run, heads+t.Branch())
+	if err == nil && tip != "" && t.isThere() {
+		if tip, err = t.stash(run, tip); err == nil {
+			err = t.keepCommit(run, tip)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if tip != "" && !force {
+		left, err := t.git(run, append([]string{"log", "--format=%h %s", tip}, elsewhere...)...)
+		if err != nil {
+			return err
+		}
+		if left != "" {
+			return &UnlandedError{Branch: t.Branch(), Commits: strings.Split(left, "\n")}
+		}
+	}
+	if !force && t.isThere() {
+		own, err := run(t.inside(withoutHooks+"ls-files -z --others --exclude-standard | "+nul+" | grep '/$' || :"), "")
+		if err != nil {
+			return err
+		}
+		if own = strings.Join(strings.Fields(own), ", "); own != "" {
+			return fmt.Errorf("repositories of their own lie in the worktree, and would be removed with it: %s; move them, or use --force", own)
+		}
+	}
+	stamp := refs + "dropped/" + t.Name + "/" + now.UTC().Format(stampForm)
+	all := quote([]string{heads + t.Branch(), refs + "tip/" + t.Name, refs + "landed/" + t.Name, refs + "work/" + t.Name + "/"})
+	script := `set -- $(` + withoutHooks + `for-each-ref --format='%(objectname)' ` + all + " " + stamp + ` || echo failed)
+[ $# != 0 ] || exit 0
+a=; for c do a="$a -p $c"; done
+c=$(` + withoutHooks + `commit-tree $a -m ` + state.ShellQuote("dropped "+t.Branch()) + ` "$1^{tree}") && ` + withoutHooks + `update-ref ` + state.ShellQuote(stamp) + ` "$c"`
+	cd := setUp + "cd -P " + state.ShellQuote(t.Root) + " || exit\n"
+	if _, err := run(cd+identity(&Author{"stint", "stint@localhost"})+script, ""); err != nil {
+		return err
+	}
+	if err := removeTree(t.Path); err != nil {
+		return err
+	}
+	if t.admin() != "" {
+		if _, err := t.git(run, "worktree", "remove", "--force", "--force", t.Path); err != nil {
+			return err
+		}
+	}
+	for dir := filepath.Dir(t.Path); dir != t.trees.Dir && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
+	}
+	expired := now.Add(-KeepDropped).UTC().Format(stampForm)
+	_, err = run(cd+"{ "+withoutHooks+"for-each-ref --format='delete %(refname)' "+all+"\n"+
+		withoutHooks+"for-each-ref --format='delete %(refname)' "+refs+"dropped/ | awk -F/ '$NF < \""+expired+"\"'; } | "+withoutHooks+"update-ref --stdin", "")
+	if err == nil {
+		err = durable.Drop(durable.OS, t.file(".json"))
+	}
+	return err
+}
+
+// An UnlandedError names the commits that a branch has and no other one.
+type UnlandedError struct {
+	Branch  string
+	Commits []string // the short id and the subject of each
+}
+
+func (e *UnlandedError) Error() string {
+	return fmt.Sprintf("%s has commits that have not landed: %s", e.Branch, strings.Join(e.Commits, "; "))
+}

@@ -1,0 +1,366 @@
+package worktree
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"stint/coordinator/checkout"
+	"stint/ledger/durable"
+	"stint/state"
+)
+
+// nul turns names that end with a NUL into lines, and back, for the tools between.
+const nul = `tr '\n\0' '\0\n'`
+
+// include copies the ignored files of the checkout that its .worktreeinclude names, which has the form of a .gitignore.
+func (t *Tree) include(run checkout.Shell) error {
+	if _, err := os.Stat(filepath.Join(t.Root, ".worktreeinclude")); err != nil {
+		return nil
+	}
+	names, err := run(setUp+"cd -P "+state.ShellQuote(t.Root)+" || exit\n"+withoutHooks+"ls-files -z --others --ignored --exclude-from=.worktreeinclude | { "+
+		withoutHooks+"check-ignore -z --stdin || [ $? = 1 ]; }", "")
+	if err != nil || names == "" {
+		return err
+	}
+	from, err := os.OpenRoot(t.Root)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	to, err := os.OpenRoot(t.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	for name := range strings.SplitSeq(strings.TrimSuffix(names, "\x00"), "\x00") {
+		if err := copyFile(from, to, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyFile copies a regular file, with its permissions. Another one is left out.
+func copyFile(from, to *os.Root, name string) error {
+	fi, err := from.Lstat(name)
+	if err != nil || !fi.Mode().IsRegular() {
+		return err
+	}
+	in, err := from.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	if err := to.MkdirAll(filepath.Dir(name), durable.DirMode); err != nil {
+		return err
+	}
+	out, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fi.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// An Author is who commits what a run leaves. The zero value is the user as git knows them, or stint where it knows nobody.
+type Author struct{ Name, Email string }
+
+// Save commits what lies in the worktree and is not committed, with that message, on its branch; with author nil it commits
+// nothing. It brings HEAD back to the branch where an agent has left that, and keeps whatever was committed meanwhile. note
+// says what a user should know. Nobody but the caller, who has the lock, is at work there.
+func (t *Tree) Save(run checkout.Shell, message string, author *Author) (note string, err error) {
+	if err := errors.Join(t.find(run), t.unlock()); err != nil {
+		return "", err
+	}
+	if !t.isThere() {
+		return "its worktree is gone: what was not committed there is lost; the next run makes it anew from its branch", t.keep(run)
+	}
+	if note, err = t.settle(run); err == nil && author != nil {
+		var marked string
+		if marked, err = t.commit(run, message, author); marked != "" {
+			note = strings.Trim(note+"; conflicts are not resolved: "+marked, "; ")
+		}
+	}
+	return note, errors.Join(err, t.keep(run))
+}
+
+// add is the command that puts all that is not ignored into the index, without what repositories in it have. It runs no
+// git status, which would run what their configuration names. What became a directory goes first.
+const addAll = withoutHooks + `diff-files -z --name-only --diff-filter=D --ignore-submodules=all | ` + withoutHooks + `update-index -z --force-remove --stdin && { ` + withoutHooks + `ls-files -z --others --exclude-standard && ` + withoutHooks + `ls-files -z --modified || printf '../failed\\0'; } | ` + nul + ` | grep -av '/$' | ` + nul + ` | ` + withoutHooks + `update-index -z --add --remove --replace --stdin && ` + withoutHooks + `write-tree`
+
+// commit commits what is not committed. marked names the files in which a merge has left marks, with which nothing is committed.
+func (t *Tree) commit(run checkout.Shell, message string, author *Author) (marked string, err error) {
+	merging, err := t.merging(run)
+	if err != nil {
+		return "", err
+	}
+	if marked, err = t.marked(run); err != nil || marked != "" {
+		return marked, err
+	}
+	tree, err := run(t.inside(addAll), "")
+	if err != nil {
+		return "", fmt.Errorf("what is not committed: %w", err)
+	}
+	tree = strings.TrimSpace(tree)
+	head, err := t.here(run, "rev-parse", "HEAD", "HEAD^{tree}")
+	if err != nil {
+		return "", err
+	}
+	parent, was, _ := strings.Cut(head, "\n")
+	if tree == was && merging == "" {
+		return "", nil
+	}
+	args := []string{"commit-tree", "-p", parent}
+	if merging != "" {
+		args = append(args, "-p", merging)
+	}
+	made, err := run(t.inside(identity(author)+withoutHooks+quote(append(args, tree))), message)
+	if err != nil {
+		return "", err
+	}
+	if _, err = t.here(run, "update-ref", "-m", "stint: commit what a run has left", "HEAD", strings.TrimSpace(made), parent); err == nil && merging != "" {
+		_, err = t.here(run, "merge", "--quit")
+	}
+	return "", err
+}
+
+// identity sets who commits: the author, or stint where git knows nobody.
+func identity(a *Author) string {
+	if *a == (Author{}) {
+		return withoutHooks + "var GIT_COMMITTER_IDENT >/dev/null 2>&1 && " + withoutHooks + "var GIT_AUTHOR_IDENT >/dev/null 2>&1 || export GIT_AUTHOR_NAME=stint GIT_AUTHOR_EMAIL=stint@localhost GIT_COMMITTER_NAME=stint GIT_COMMITTER_EMAIL=stint@localhost\n"
+	}
+	name, email := state.ShellQuote(a.Name), state.ShellQuote(a.Email)
+	return "export GIT_AUTHOR_NAME=" + name + " GIT_AUTHOR_EMAIL=" + email + " GIT_COMMITTER_NAME=" + name + " GIT_COMMITTER_EMAIL=" + email + "\n"
+}
+
+// merging returns the commit that is being merged; "" if none is.
+func (t *Tree) merging(run checkout.Shell) (string, error) {
+	out, err := run(t.inside(withoutHooks+"rev-parse -q --verify MERGE_HEAD || :"), "")
+	return strings.TrimSpace(out), err
+}
+
+// marked returns the files in which the marks of a merge stand, in one line; "" if there are none.
+func (t *Tree) marked(run checkout.Shell) (string, error) {
+	out, err := run(t.inside(withoutHooks+"diff --name-only --diff-filter=U --ignore-submodules=all -z | xargs -0 sh -c 'for x do grep -q \"^<<<<<<< \" \"$x\" 2>/dev/null && printf \"%s, \" \"$x\"; done; :' sh"), "")
+	return strings.TrimSuffix(out, ", "), err
+}
+
+// attach brings HEAD back to the branch. A branch all of whose commits HEAD has goes there; otherwise HEAD's commits are kept beside it.
+func (t *Tree) attach(run checkout.Shell) (note string, err error) {
+	branch := heads + t.Branch()
+	out, err := run(t.inside(`echo "$(`+withoutHooks+`symbolic-ref -q HEAD) $(`+withoutHooks+`rev-parse -q --verify 'HEAD^{commit}')"`), "")
+	if err != nil {
+		return "", err
+	}
+	on, head, _ := strings.Cut(strings.TrimSuffix(out, "\n"), " ")
+	if on == branch && head != "" && !t.Landing {
+		return "", nil
+	}
+	tip, err := t.tip(run) // also of a branch that was deleted
+	if err != nil {
+		return "", err
+	}
+	// What is not committed goes with HEAD: on it, whatever that is, and kept.
+	left, err := t.stash(run, cmp.Or(head, tip))
+	if err != nil {
+		return "", err
+	}
+	to := tip
+	if t.Landing { // which was cut off
+		to, err = t.resume(run, tip)
+	} else if forward, wrong := t.isAncestor(run, tip, left); forward {
+		to, err = left, wrong
+	}
+	if err != nil {
+		return "", err
+	}
+	isIn, err := t.isAncestor(run, left, to)
+	if err == nil && !isIn {
+		err = t.keepCommit(run, left)
+		if !t.Landing {
+			note = fmt.Sprintf("the worktree had left its branch: commit %s is kept, and not on %s", left[:12], t.Branch())
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	script := "cat " + t.rebases("/autostash") + " 2>/dev/null | sed 's|^............|update " + refs + "work/" + t.Name + "/& &|' | " + withoutHooks + "update-ref --stdin && rm -rf " + t.rebases("") + " && " + withoutHooks + "merge --quit && " +
+		withoutHooks + quote([]string{"read-tree", "--reset", "-u", to}) + " && " + withoutHooks + quote([]string{"update-ref", "-m", "stint: back to the branch", branch, to}) + " && " + withoutHooks + quote([]string{"symbolic-ref", "HEAD", branch})
+	if _, err = run(t.inside(script), ""); err == nil && t.Landing {
+		t.Landing = false
+		err = t.write()
+	}
+	return note, err
+}
+
+// rebases returns, for the shell, where a rebase that is going on has a file.
+func (t *Tree) rebases(file string) string {
+	return quote([]string{t.admin() + "/rebase-merge" + file, t.admin() + "/rebase-apply" + file})
+}
+
+// tip returns the last commit of the branch: where it is, or was after the last run.
+func (t *Tree) tip(run checkout.Shell) (string, error) {
+	tip, err := t.ref(run, heads+t.Branch())
+	if err == nil && tip == "" {
+		tip, err = t.ref(run, refs+"tip/"+t.Name)
+	}
+	if err == nil && tip == "" {
+		err = fmt.Errorf("the branch %s was deleted, and nothing is known of it", t.Branch())
+	}
+	return tip, err
+}
+
+// stash returns a commit on top of parent that has what lies in the worktree; parent if that has all of it.
+func (t *Tree) stash(run checkout.Shell, parent string) (string, error) {
+	script := "t=$(" + addAll + `) || exit
+if [ "$t" = "$(` + withoutHooks + "rev-parse " + state.ShellQuote(parent+"^{tree}") + `)" ]; then echo ` + state.ShellQuote(parent) + `; else ` + identity(&Author{}) + withoutHooks + `commit-tree -p ` + state.ShellQuote(parent) + ` -m "stint: what was not committed" "$t"; fi`
+	out, err := run(t.inside(script), "")
+	return strings.TrimSpace(out), err
+}
+
+func (t *Tree) keepCommit(run checkout.Shell, commit string) error {
+	_, err := t.git(run, "update-ref", refs+"work/"+t.Name+"/"+commit[:12], commit)
+	return err
+}
+
+// keep notes where the branch is now, and keeps what it no longer has: of the last tip, and of all that HEAD has been since.
+func (t *Tree) keep(run checkout.Shell) error {
+	branch, work, tip := heads+t.Branch(), refs+"work/"+t.Name+"/", refs+"tip/"+t.Name
+	head := "worktrees/" + filepath.Base(t.admin()) + "/HEAD"
+	script := "cd -P " + state.ShellQuote(t.Root) + ` || exit
+{ for r in ` + quote([]string{head, branch}) + `; do ` + withoutHooks + `reflog --format='%H %gs' "$r" 2>/dev/null; done | sed '/^[0-9a-f]* checkout: /d; s/ .*//' | { ` + withoutHooks + `rev-list --ignore-missing --parents --stdin ` + quote([]string{head, tip, "^" + branch, "--not", "--glob=" + work}) + ` || echo failed; } | awk '{ has[$1]; for (i = 2; i <= NF; i++) old[$i] } END { for (c in has) if (!(c in old)) print "update ` + work + `" substr(c, 1, 12) " " c }'
+` + withoutHooks + `for-each-ref --format='update ` + tip + ` %(objectname)' ` + state.ShellQuote(branch) + `; } | ` + withoutHooks + `update-ref --stdin`
+	_, err := run(setUp+script, "")
+	return err
+}
+
+// Work is what is on a branch and on no other one but stint's.
+type Work struct {
+	State   State  // what can be said of it in a word
+	Tip     string // the last commit
+	Commits int    // that no other branch has
+	Files   int    // that they change, since the branch left that of the checkout, as are the next two
+	Added   int    // lines
+	Removed int
+	Since   string // where the branch left that
+}
+
+// A State is what a worktree is, in a word.
+type State string
+
+// The states of a worktree, the gravest first.
+const (
+	Missing    State = "missing"    // its directory or its branch is gone
+	Conflicted State = "conflicted" // conflicts of a landing are to be resolved in it
+	Changed    State = "changed"    // it has something that is not committed
+	Ahead      State = "ahead"      // it has commits that have not landed
+	Landed     State = "landed"     // all of its commits have
+	Clean      State = "clean"      // it has none
+)
+
+// Look returns what is on the branch.
+func (t *Tree) Look(run checkout.Shell) (w Work, err error) {
+	if err := t.find(run); err != nil {
+		return w, err
+	}
+	if w.Tip, err = t.ref(run, heads+t.Branch()); err != nil || w.Tip == "" {
+		w.State = Missing
+		return w, err
+	}
+	out, err := t.git(run, append([]string{"rev-list", "--count", w.Tip}, elsewhere...)...)
+	if err != nil {
+		return w, err
+	}
+	w.Commits, _ = strconv.Atoi(out)
+	if w.Since, err = t.since(run, "HEAD", w.Tip); err != nil {
+		return w, err
+	}
+	stat, err := t.git(run, "diff", "--numstat", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", w.Since, w.Tip)
+	if err != nil {
+		return w, err
+	}
+	for line := range strings.Lines(stat) {
+		words := strings.SplitN(line, "\t", 3)
+		added, _ := strconv.Atoi(words[0])
+		removed, _ := strconv.Atoi(words[min(1, len(words)-1)])
+		w.Files, w.Added, w.Removed = w.Files+1, w.Added+added, w.Removed+removed
+	}
+	landed, err := t.ref(run, refs+"landed/"+t.Name)
+	if err != nil {
+		return w, err
+	}
+	switch w.State = Clean; {
+	case w.Commits > 0:
+		w.State = Ahead
+	case landed != "":
+		w.State = Landed
+	}
+	if !t.isThere() {
+		w.State = Missing
+		return w, nil
+	}
+	merging, err := t.merging(run)
+	if err != nil {
+		return w, err
+	}
+	changed, err := t.here(run, "status", "--porcelain", "--ignore-submodules=all")
+	switch {
+	case merging != "":
+		w.State = Conflicted
+	case changed != "":
+		w.State = Changed
+	}
+	return w, err
+}
+
+// since returns the commit at which a branch has left another one; of two without a common one, the empty tree.
+func (t *Tree) since(run checkout.Shell, base, tip string) (string, error) {
+	out, err := run(setUp+withoutHooks+"-C "+state.ShellQuote(t.Root)+" merge-base "+state.ShellQuote(base)+" "+state.ShellQuote(tip)+" || "+withoutHooks+"-C "+state.ShellQuote(t.Root)+" hash-object -t tree /dev/null", "")
+	return strings.TrimSpace(out), err
+}
+
+// Diff returns what is on the branch since it left that of the checkout, as git prints it; with stat only the sizes.
+func (t *Tree) Diff(run checkout.Shell, w *Work, stat bool) (string, error) {
+	form := "--patch"
+	if stat {
+		form = "--stat"
+	}
+	text, err := t.git(run, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all", "-M", form, w.Since, w.Tip)
+	if text != "" {
+		text += "\n"
+	}
+	return text, err
+}
+
+// HasChanged reports whether the branch, or what is not committed, has changed files below a directory of the worktree that fit a pattern.
+func (t *Tree) HasChanged(run checkout.Shell, dir string, patterns []string) (bool, error) {
+	if err := t.find(run); err != nil || !t.isThere() {
+		return false, err
+	}
+	since, err := t.since(run, "HEAD", heads+t.Branch())
+	if err != nil {
+		return false, err
+	}
+	below, err := filepath.Rel(t.Path, dir)
+	if err != nil {
+		return false, err
+	}
+	args := []string{"diff", "--name-only", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", since, "--"}
+	for _, p := range patterns {
+		args = append(args, ":(top,glob)"+filepath.Join(below, p))
+	}
+	out, err := t.here(run, args...)
+	return out != "", err
+}
+
+// Gravity orders the states, the gravest first.
+func Gravity(s State) int {
+	return slices.Index([]State{Missing, Conflicted, Changed, Ahead, Landed, Clean}, s)
+}
