@@ -71,7 +71,7 @@ func (c *Coordinator) hooks() queue.Hooks {
 			c.Counters.Commit(w, c.Config.Now())
 			c.Attempts.Shortages.Written(w.Err)
 		},
-		Applied: c.EndChanged, Wake: c.Dispatcher.Wake,
+		Taken: c.EndTaken, Wake: c.Dispatcher.Wake,
 	}
 }
 

@@ -89,7 +89,7 @@ func (a *Attempts) nextStep(r *Run, out *task.Outcome, s state.Step) (*Run, erro
 		return nil, err
 	}
 	// Whatever is not named here begins anew.
-	next := &Run{ID: id, Task: t, Begun: a.tasks.Config.Now(), Session: cmp.Or(out.Session, r.Session), home: r.home, checkout: r.checkout, Ctx: r.Ctx, Cancel: r.Cancel, Recorded: true}
+	next := &Run{ID: id, Task: t, Begun: a.tasks.Config.Now(), Session: cmp.Or(out.Session, r.Session), home: r.home, checkout: r.checkout, Ctx: r.Ctx, Cancel: r.Cancel}
 	if t.Workspace != r.Task.Workspace {
 		next.home = homeOf(&t)
 	}

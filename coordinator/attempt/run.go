@@ -78,7 +78,6 @@ type Run struct {
 	changes     *state.Changes     // of the attempt, in its checkout; nil: not known
 	files       []state.FileChange // some of them
 	cut         bool               // of the attempt's answer only head and tail are left
-	Recorded    bool               // its `running` record is in the ledger, or just being written; the log's goroutine uses it
 	Probe       bool               // it finds out whether a shortage is over
 	note        string             // what its user should know of how it was begun
 	most        int64              // tokens that it may use; 0: any number
@@ -115,7 +114,7 @@ func (a *Attempts) Reserve(t *state.Task) *Run {
 
 // Begin returns the run of t, as the ledger has it, for a reserved one, with its `running` record.
 func (a *Attempts) Begin(st *fold.State, reserved *Run, t *state.Task, defaultAgent string, now time.Time) *Run {
-	r := &Run{ID: reserved.ID, Task: *t, Begun: now, checkout: reserved.checkout, Ctx: reserved.Ctx, Cancel: reserved.Cancel, Recorded: true}
+	r := &Run{ID: reserved.ID, Task: *t, Begun: now, checkout: reserved.checkout, Ctx: reserved.Ctx, Cancel: reserved.Cancel}
 	r.interrupted = t.Reason == state.ClassInterrupted
 	if slices.Contains(retriesIteration, t.Reason) || t.Reason == state.ClassVerify || t.Phase != "" || t.Iteration > 0 {
 		r.before = t.RunID

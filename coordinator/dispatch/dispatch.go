@@ -3,7 +3,7 @@
 // rate-limited account to their fallback agents, ends those that can never run, puts back what was running
 // when the last master ended, and stops starting anything where masters die one after the other.
 //
-// The runs at work are a list with a lock of its own; nobody holds that and the fold's.
+// The runs at work are a list with a lock of its own; nobody who holds that asks for the fold's.
 package dispatch
 
 import (
@@ -45,18 +45,8 @@ func New(s *queue.Store) *Dispatcher {
 	return d
 }
 
-// EndChanged ends the runs of tasks that are no longer running: a person has edited them.
-func (d *Dispatcher) EndChanged(ids []string) {
-	for _, id := range ids {
-		r := d.runs.get(id)
-		if r == nil || !r.Recorded {
-			continue
-		}
-		if t, err := d.tasks.Peek(id); err == nil && t.Status != state.Running {
-			r.Cancel(task.ErrCanceled)
-		}
-	}
-}
+// EndTaken ends the run of a task that a person has taken out of it. The fold may be locked.
+func (d *Dispatcher) EndTaken(id string) { d.runs.Cancel(id, task.ErrCanceled) }
 
 // Wake makes the dispatcher look for what is ready. It never blocks.
 func (d *Dispatcher) Wake() { task.Wake(d.wake) }
@@ -235,7 +225,6 @@ func (d *Dispatcher) StartReady() {
 			} else if wait := d.joinAccount(st, &t, agent, now, lim); wait != nil {
 				tx.Append(wait)
 			} else {
-				r.Recorded = true
 				next := d.Attempts.Begin(st, r, &t, agent, now)
 				next.Probe = lim.Short != ""
 				tx.Append(next.Started)

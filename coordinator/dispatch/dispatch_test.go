@@ -72,7 +72,7 @@ func in(t *testing.T, set func(*queue.Config), test func(*testing.T, *world)) {
 		must(t, err)
 		w.Store = s
 		w.master()
-		s.Listen(queue.Hooks{Committed: func(*journal.Commit) {}, Applied: w.EndChanged, Changed: func(_, _ *state.Task) {}, Wake: w.Dispatcher.Wake})
+		s.Listen(queue.Hooks{Committed: func(*journal.Commit) {}, Taken: w.EndTaken, Changed: func(_, _ *state.Task) {}, Wake: w.Dispatcher.Wake})
 		t.Cleanup(func() {
 			synctest.Wait()
 			w.Shutdown()

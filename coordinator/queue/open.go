@@ -68,7 +68,7 @@ func Lock(dir string) (unlock func() error, err error) {
 func OpenLocked(cfg Config) (*Store, error) {
 	cfg = cfg.WithDefaults()
 	s := &Store{Config: cfg, Home: task.WithoutLinks(cfg.StateDir), orphans: map[string]string{}, life: life{lastCall: cfg.Now()}}
-	s.hooks = Hooks{Committed: func(*journal.Commit) {}, Applied: func([]string) {}, Wake: func() {}} // Changed may be nil in the fold
+	s.hooks = Hooks{Committed: func(*journal.Commit) {}, Taken: func(string) {}, Wake: func() {}} // Changed may be nil in the fold
 	for _, agent := range slices.Sorted(maps.Keys(cfg.Agents)) {
 		s.defaults = append(s.defaults, state.AccountConfig{ID: agent, Tool: agent})
 	}

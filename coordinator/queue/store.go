@@ -38,11 +38,10 @@ type Store struct {
 
 	unlock func() error // nil: the lock is the caller's
 
-	// The next four belong to the fold: they are used while it is locked.
+	// The next three belong to the fold: they are used while it is locked.
 	hooks    Hooks             // from OpenLocked on such as do nothing
 	rejected []string          // records that the fold refused
 	orphans  map[string]string // task to run: a person has changed the status of a running task
-	applied  []string          // tasks whose records were folded since the last write
 
 	life life
 
@@ -60,11 +59,11 @@ type Store struct {
 type Hooks struct {
 	// Committed is told what each write to the journal took. No lock is held.
 	Committed func(*journal.Commit)
-	// Applied is told which tasks have records in a write that was folded. No lock is held.
-	Applied func(ids []string)
-	// Changed is told how a record has changed a task, except while the ledger is compacted, and Wake that
-	// anything has changed. They are called while the fold is locked: they must not call the store, nor wait.
+	// Changed is told how a record has changed a task, except while the ledger is compacted, Taken that a person has
+	// taken a task out of its run, and Wake that anything has changed. They are called while the fold is locked: they
+	// must not call the store, nor wait.
 	Changed func(before, after *state.Task)
+	Taken   func(id string)
 	Wake    func()
 }
 
@@ -76,15 +75,9 @@ func (s *Store) Listen(h Hooks) {
 	})
 }
 
-// committed reports what a write has taken, and whose records were folded.
+// committed reports what a write has taken.
 func (s *Store) committed(w *journal.Commit) {
-	var h Hooks
-	var applied []string
-	s.View(func(*fold.State) { h, applied, s.applied = s.hooks, s.applied, nil })
-	h.Committed(w)
-	if len(applied) > 0 {
-		h.Applied(applied)
-	}
+	Read(s, func(*fold.State) Hooks { return s.hooks }).Committed(w)
 }
 
 // apply folds one record.
@@ -107,6 +100,9 @@ func (s *Store) apply(st *fold.State, sec *ledger.Section, isNews bool) error {
 	if before.Status == state.Running {
 		if after, _ := st.Peek(string(sec.ID)); after.Status != state.Running {
 			s.orphans[string(sec.ID)] = before.RunID // its run must be proved dead like that of any interrupted task
+			if isNews {
+				s.hooks.Taken(string(sec.ID))
+			}
 		}
 	}
 	if !isNews {
@@ -115,7 +111,6 @@ func (s *Store) apply(st *fold.State, sec *ledger.Section, isNews bool) error {
 	id := string(sec.ID)
 	switch {
 	case sec.Kind == ledger.KindTask:
-		s.applied = append(s.applied, id)
 		s.Publish(func() *task.Change {
 			t, _ := st.Peek(id)
 			return &task.Change{Seq: sec.Seq, Task: t}
