@@ -14,7 +14,6 @@ import (
 
 	"stint/coordinator/answer"
 	"stint/coordinator/queue"
-	"stint/coordinator/rundir"
 	"stint/coordinator/task"
 	"stint/ledger"
 	"stint/memory"
@@ -193,12 +192,9 @@ func (a *Attempts) learn(r *Run, t *state.Task, set *queue.WorkspaceSettings, te
 
 // prepareJudge makes the run's files: the prompt, the schema, and an empty directory.
 func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *queue.WorkspaceSettings, out *task.Outcome) (task.Turn, error) {
-	dir := a.tasks.RunDir(r.ID)
-	turn := task.Turn{
-		TaskID: t.ID, RunID: r.ID, Attempt: t.Attempt, RunDir: dir, Prompt: filepath.Join(dir, rundir.PromptName), Workspace: filepath.Join(dir, "empty"),
-		Root: task.RepositoryRoot(t.Place()), Model: t.Model, Schema: filepath.Join(dir, schemaName), ReadOnly: true, Env: a.environment(r, t),
-		Limits: task.RunLimits{Idle: a.tasks.Config.IdleTimeout, Startup: a.tasks.Config.StartupTimeout, Grace: a.tasks.Config.Grace},
-	}
+	turn := a.Turn(r, t)
+	turn.Workspace, turn.Schema, turn.ReadOnly = filepath.Join(turn.RunDir, "empty"), filepath.Join(turn.RunDir, schemaName), true
+	turn.Session, turn.Fork, turn.Allow, turn.Files, turn.Budget = "", false, nil, "", 0
 	err := a.tasks.MakeDir(turn.Workspace)
 	if err == nil {
 		policy := ""
