@@ -312,7 +312,7 @@ func TestWorkspaceIsADirectory(t *testing.T) {
 	fatal(t, err)
 	for name, want := range map[string]string{
 		"dir": "", "dir/": "", "link": "", "link/../dir/.": "",
-		"file": "is not a directory", "wrong": "is not a directory", "file/x": "cannot be used: not a directory",
+		"file": "cannot be used: not a directory", "wrong": "cannot be used: not a directory", "file/x": "cannot be used: not a directory",
 		"missing": "cannot be used: no such file or directory", "broken": "cannot be used: no such file or directory",
 	} {
 		task, err := w.try(task.TaskSpec{Prompt: "p", Workspace: root + "/" + name})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -186,10 +185,7 @@ func (a *Admission) lookAt(dir, within string) *Place {
 	}
 	path, err := filepath.EvalSymlinks(dir + "/") // only a directory can have a slash behind it
 	if err != nil {
-		if _, err = os.Stat(dir); err == nil {
-			return &Place{err: task.Wrong("workspace", "name a directory with -C", "the workspace %s is not a directory", dir)}
-		}
-		return &Place{err: task.Wrong("workspace", "name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, errors.Unwrap(err))}
+		return &Place{err: task.Wrong("workspace", "name a directory that exists with -C", "the workspace %s cannot be used: %v", dir, cmp.Or(errors.Unwrap(err), err))}
 	}
 	at := state.Task{Workspace: path, Within: within}
 	root := task.CheckoutAbove(at.Place())
