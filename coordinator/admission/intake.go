@@ -122,7 +122,9 @@ func (a *Admission) submit(ctx context.Context, req request) ([]state.Task, erro
 		return nil, err
 	}
 	tasks, err := in.tasks()
-	in.noteBeside(tasks)
+	if err == nil {
+		in.noteBeside(&tasks[0])
+	}
 	return tasks, err
 }
 

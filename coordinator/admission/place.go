@@ -218,22 +218,16 @@ func (a *Admission) LookUpCheckouts() (changed bool) {
 	return changed
 }
 
-// noteBeside adds to the answer about the first new task in each checkout what another session has there.
-func (in *intake) noteBeside(tasks []state.Task) {
-	asked := map[string]bool{"": true}
-	for i := range tasks {
-		s := &in.list[i]
-		if s.old != nil || s.parent != "" || s.Hold || asked[s.root] || in.a.tasks.Workspace(s.Workspace).Checkout == queue.CheckoutExclusive {
-			continue
-		}
-		if asked[s.root] = true; !s.isCheckout {
-			continue
-		}
-		for dir, id := range queue.Read(in.a.tasks, func(st *fold.State) map[string]string { return st.Beside(s.root, tasks[i].SessionKey) }) {
-			if task.RepositoryRoot(dir) == s.root {
-				tasks[i].Note = strings.TrimPrefix(fmt.Sprintf("%s; task %s of another session is queued or running in this checkout; to run one at a time, set checkout = \"exclusive\" in the configuration", tasks[i].Note, state.ShortID(id)), "; ")
-				break
-			}
+// noteBeside adds to the answer about the first task what another session has in its checkout.
+func (in *intake) noteBeside(t *state.Task) {
+	s := &in.list[0]
+	if s.old != nil || s.parent != "" || s.Hold || !s.isCheckout || in.a.tasks.Workspace(s.Workspace).Checkout == queue.CheckoutExclusive {
+		return
+	}
+	for dir, id := range queue.Read(in.a.tasks, func(st *fold.State) map[string]string { return st.Beside(s.root, t.SessionKey) }) {
+		if task.RepositoryRoot(dir) == s.root {
+			t.Note = strings.TrimPrefix(fmt.Sprintf("%s; task %s of another session is queued or running in this checkout; to run one at a time, set checkout = \"exclusive\" in the configuration", t.Note, state.ShortID(id)), "; ")
+			return
 		}
 	}
 }
