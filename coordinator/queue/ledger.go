@@ -1,11 +1,8 @@
 package queue
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"io"
-	"syscall"
 	"time"
 
 	"stint/coordinator/task"
@@ -31,14 +28,8 @@ func (s *Store) compact(ctx context.Context, olderThan time.Duration, dryRun, ke
 	r, err := s.Store.Compact(ctx, dryRun, quiet, func(st *fold.State, out func(ledger.Moved) error) (ledger.Keep, error) {
 		return st.Compact(before, keepFailed, out)
 	})
-	if err = s.errorOf(err); errors.Is(err, syscall.ENOSPC) { // on the way to a smaller file there is a second one
-		return r, &task.Error{Code: task.CodeFull, Message: "the ledger was not compacted: " + err.Error(), Hint: "make room and try again"}
-	}
-	if own, ok := errors.AsType[*task.Error](err); ok && own.Code == task.CodeConflict {
-		return r, task.Conflict(cmp.Or(own.Hint, "try again"), "the ledger was not compacted: %s", own.Message)
-	}
 	if err != nil {
-		return r, err
+		return r, s.errorOf(err)
 	}
 	if !dryRun && r.Archive != "" {
 		s.View(func(*fold.State) { s.rejected = nil }) // they are gone

@@ -4,6 +4,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"stint/coordinator/rundir"
@@ -189,8 +191,8 @@ func (s *Store) errorOf(err error) error {
 	refused, isRefused := errors.AsType[*journal.RefusedError](err)
 	switch {
 	case isRefused:
-		return &task.Error{Code: task.CodeConflict, Message: refused.Why, Hint: refused.Hint}
-	case errors.Is(err, journal.ErrFull):
+		return &task.Error{Code: task.CodeConflict, Message: refused.Why, Hint: cmp.Or(refused.Hint, "try again")}
+	case errors.Is(err, journal.ErrFull), errors.Is(err, syscall.ENOSPC): // a compaction needs room for a second file
 		return s.FullError()
 	case errors.Is(err, journal.ErrClosed):
 		return s.StoppedError()
