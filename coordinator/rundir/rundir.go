@@ -21,11 +21,8 @@ import (
 	"stint/state"
 )
 
-// ErrNotKept means that the copy of a collected file is gone, and errRemoved that all of its run are.
-var (
-	ErrNotKept = errors.New("the copy is not kept any more")
-	errRemoved = fmt.Errorf("%w: the files of its run were removed, as retention says or by hand", ErrNotKept)
-)
+// ErrNotKept means that the copy of a collected file is gone.
+var ErrNotKept = errors.New("the copy is not kept any more")
 
 // OpenCollected opens a file in the directory files of a run. Whatever a person has made of the
 // path in the ledger, and whatever an agent has left there, it is a regular file below that
@@ -35,8 +32,8 @@ func OpenCollected(runDir, path string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("the path %w", err)
 	}
-	if fi, err := os.Lstat(runDir); err != nil || !fi.IsDir() {
-		return nil, nil, errRemoved
+	if fi, err := os.Lstat(runDir); err != nil || !fi.IsDir() { // a run may have put a link there
+		return nil, nil, ErrNotKept
 	}
 	root, err := openRoot(runDir)
 	if err != nil {
