@@ -98,7 +98,7 @@ func ParseFields(text string, fields []string) (*Template, error) {
 			return nil, p.fail(t.Root, "{{define}} and {{block}} have no place here; "+tame)
 		}
 	}
-	if err := p.list(tree.Root); err != nil {
+	if err := p.check(tree.Root); err != nil {
 		return nil, err
 	}
 	parsed, err := template.New("").Option("missingkey=zero").AddParseTree("", tree)
@@ -125,53 +125,40 @@ func (p *templateParser) fail(n parse.Node, format string, args ...any) error {
 	return fmt.Errorf("line %d: %s", 1+strings.Count(p.text[:n.Position()], "\n"), fmt.Sprintf(format, args...))
 }
 
-func (p *templateParser) list(l *parse.ListNode) error {
-	if l == nil {
+// check refuses all but what [tame] names.
+func (p *templateParser) check(n parse.Node) error {
+	switch n := n.(type) {
+	case *parse.TextNode, *parse.StringNode:
 		return nil
-	}
-	for _, n := range l.Nodes {
-		var err error
-		switch n := n.(type) {
-		case *parse.TextNode:
-		case *parse.ActionNode:
-			err = p.pipe(n.Pipe)
-		case *parse.IfNode:
-			err = cmp.Or(p.pipe(n.Pipe), p.list(n.List), p.list(n.ElseList))
-		default:
-			err = p.fail(n, "%.40q has no place here; %s", n.String(), tame)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// pipe checks that there is nothing but one field, or a text in quotes.
-func (p *templateParser) pipe(pipe *parse.PipeNode) error {
-	if len(pipe.Decl) == 0 && len(pipe.Cmds) == 1 && len(pipe.Cmds[0].Args) == 1 {
-		switch arg := pipe.Cmds[0].Args[0].(type) {
-		case *parse.StringNode:
-			return nil
-		case *parse.FieldNode:
-			if len(arg.Ident) == 1 {
-				return p.field(pipe, arg.Ident[0])
+	case *parse.ActionNode:
+		return p.check(n.Pipe)
+	case *parse.IfNode:
+		return cmp.Or(p.check(n.Pipe), p.check(n.List), p.check(n.ElseList))
+	case *parse.ListNode:
+		for i := 0; n != nil && i < len(n.Nodes); i++ {
+			if err := p.check(n.Nodes[i]); err != nil {
+				return err
 			}
 		}
+		return nil
+	case *parse.PipeNode:
+		if len(n.Decl) == 0 && len(n.Cmds) == 1 && len(n.Cmds[0].Args) == 1 {
+			return p.check(n.Cmds[0].Args[0])
+		}
+	case *parse.FieldNode:
+		if name := n.Ident[0]; len(n.Ident) == 1 {
+			p.names[name] = true
+			p.fields++
+			switch {
+			case !slices.Contains(p.known, name):
+				return p.fail(n, "there is no field .%.40s; there are .%s", name, strings.Join(p.known, ", ."))
+			case p.fields > maxFields:
+				return p.fail(n, "it has more than the %d fields that are taken", maxFields)
+			}
+			return nil
+		}
 	}
-	return p.fail(pipe, "%.40q is more than the name of a field; %s", pipe.String(), tame)
-}
-
-func (p *templateParser) field(at parse.Node, name string) error {
-	p.names[name] = true
-	p.fields++
-	switch {
-	case !slices.Contains(p.known, name):
-		return p.fail(at, "there is no field .%.40s; there are .%s", name, strings.Join(p.known, ", ."))
-	case p.fields > maxFields:
-		return p.fail(at, "it has more than the %d fields that are taken", maxFields)
-	}
-	return nil
+	return p.fail(n, "%.40q has no place here; %s", n.String(), tame)
 }
 
 // arrange returns what stands before the message. What the verify command has said of the answer before is
