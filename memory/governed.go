@@ -126,7 +126,7 @@ func entryText(text string, most int) string {
 // change replaces the file and its archive by what do returns; first the one that an entry moves
 // to, so that a crash leaves it in both and never in none.
 func (g Governed) change(do func(care.Files) (care.Files, error)) error {
-	unlock, err := lockLessons(g.Workspace, g.Path, true)
+	unlock, err := lockLessons(g.Workspace, g.Path)
 	if err != nil {
 		return err
 	}

@@ -176,17 +176,15 @@ func notOfGit(workspace, name string) error {
 const lockPatience = 10 * time.Second
 
 // lockLessons keeps others from changing a note, also in another process, until
-// unlock: by its directory, since the note itself may be replaced. With create, it makes the directory.
-func lockLessons(workspace, name string, create bool) (unlock func(), err error) {
+// unlock: by its directory, which is made, since the note itself may be replaced.
+func lockLessons(workspace, name string) (unlock func(), err error) {
 	root, err := openRoot(workspace)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }() // the directory stays open
-	if create {
-		if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
-			return nil, err
-		}
+	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return nil, err
 	}
 	dir, err := root.Open(path.Dir(name))
 	if err != nil {
@@ -221,7 +219,7 @@ func readLessons(workspace, name string) ([]byte, error) {
 // AddLessons adds those that the note does not have yet, as long as they have at most room characters in all
 // (0: any number), and returns them; left are those for which there was no room.
 func AddLessons(workspace, name string, list []Lesson, room int) (added, left []Lesson, err error) {
-	unlock, err := lockLessons(workspace, name, true)
+	unlock, err := lockLessons(workspace, name)
 	if err != nil {
 		return nil, nil, fmt.Errorf("add a line: %w", err)
 	}
@@ -264,7 +262,7 @@ func AddLessons(workspace, name string, list []Lesson, room int) (added, left []
 
 // AddNote adds a line to a note of a workspace, which is made if it is missing.
 func AddNote(workspace, name string, l Lesson) error {
-	unlock, err := lockLessons(workspace, name, true)
+	unlock, err := lockLessons(workspace, name)
 	if err != nil {
 		return fmt.Errorf("add a line: %w", err)
 	}
@@ -313,12 +311,11 @@ func Find(list []Lesson, id string) (l Lesson, err error) {
 // stands there, with what a person has written below it, indented deeper: further lines, and bullets that say
 // nothing without it. Those stand below its text: one that is indented by a blank less is a lesson beside it.
 func RemoveLesson(workspace, name, id string) (Lesson, error) {
-	switch unlock, err := lockLessons(workspace, name, false); {
-	case err == nil:
-		defer unlock()
-	case !errors.Is(err, fs.ErrNotExist):
+	unlock, err := lockLessons(workspace, name)
+	if err != nil {
 		return Lesson{}, fmt.Errorf("remove a lesson: %w", err)
 	}
+	defer unlock()
 	text, err := readLessons(workspace, name)
 	if err != nil {
 		return Lesson{}, err
