@@ -11,17 +11,14 @@ import (
 
 // An Expr says when something is due: at minutes of a clock on a wall, or at intervals.
 type Expr struct {
-	cron  *cron.SpecSchedule // its bits are the values that match; nil: every counts
+	cron  *cron.SpecSchedule // nil: every counts
 	every time.Duration
 	zone  *time.Location
 }
 
-// anyValue marks a field of a cron expression that does not restrict anything.
-const anyValue = 1 << 63
-
 // ParseExpr reads a cron expression of five fields, one of @hourly, @daily, @midnight, @weekly, @monthly, @yearly and
 // @annually, or @every and a duration, which counts from midnight in UTC where it divides a day. zone is an IANA name; "": that
-// of the machine. The grammar is that of github.com/robfig/cron, whose own walk through the calendar is not used: where clocks
+// of the machine. The grammar is that of github.com/robfig/cron, which walks through the calendar in UTC alone: where clocks
 // are put forward it skips a day, and where they are put back it fires twice. An expression that no day matches is refused.
 func ParseExpr(text, zone string) (*Expr, error) {
 	clock, err := time.LoadLocation(cmp.Or(zone, "Local"))
@@ -58,42 +55,24 @@ func ParseExpr(text, zone string) (*Expr, error) {
 // at a time that the clocks skip is due at the first minute after that, and at a time that they
 // show twice, at the first one. So each minute on the wall is due once at most.
 func (e *Expr) Next(t time.Time) time.Time {
-	const yearsAhead = 40 // from one 29 February to the next it can be eight, and that may have to be a Sunday
+	const yearsAhead, yearsAtOnce = 40, 5 // from one 29 February to the next it can be eight, and cron looks five ahead
 	if e.cron == nil {
 		return t.Truncate(e.every).Add(e.every)
 	}
 	// The minutes on the wall are walked through in their order, as their instants; those up to t have passed.
 	shown := onWall(t.In(e.zone))
-	day := shown.Truncate(24 * time.Hour)
-	for end := day.AddDate(yearsAhead, 0, 0); day.Before(end); day = day.AddDate(0, 0, 1) {
-		if !e.matchesDay(day) {
+	for end := shown.AddDate(yearsAhead, 0, 0); shown.Before(end); {
+		at := e.cron.Next(shown)
+		if at.IsZero() {
+			shown = shown.AddDate(yearsAtOnce, 0, 0)
 			continue
 		}
-		for hour := range 24 {
-			if e.cron.Hour>>hour&1 == 0 || !day.Add(time.Duration(hour+1)*time.Hour).After(shown) {
-				continue
-			}
-			for minute := range 60 {
-				if at := day.Add(time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute); e.cron.Minute>>minute&1 == 1 && at.After(shown) {
-					if due := instantOf(at, e.zone); due.After(t) {
-						return due
-					}
-				}
-			}
+		if due := instantOf(at, e.zone); due.After(t) {
+			return due
 		}
+		shown = at
 	}
 	return time.Time{}
-}
-
-// matchesDay reports whether a date matches: where both its day of the month and its day of the week
-// are restricted, one of them is enough, as everywhere since cron of 1987.
-func (e *Expr) matchesDay(d time.Time) bool {
-	byMonth, byWeek := e.cron.Dom>>d.Day()&1 == 1, e.cron.Dow>>int(d.Weekday())&1 == 1
-	if e.cron.Dom&anyValue == 0 && e.cron.Dow&anyValue == 0 {
-		byMonth = byMonth || byWeek
-		byWeek = byMonth
-	}
-	return e.cron.Month>>int(d.Month())&1 == 1 && byMonth && byWeek
 }
 
 // onWall returns what a clock shows, as if it were UTC.
