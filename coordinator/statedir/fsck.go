@@ -86,17 +86,14 @@ func Fsck(ctx context.Context, dir, root string, live func() bool) (*FsckReport,
 		if settled || look == fsckLooks || !live() {
 			r.unreadable("format", journal.CheckLayout(durable.OS, dir))
 			r.fault(KindArchive, queue.FindingsOf(append(archive.Check(dir, ledger.TaskFiles, readable), archive.Check(dir, ledger.JobFiles, nil)...))...)
-			for _, pattern := range []string{"*.tmp", "*.torn*", "*.damaged*", "*.foreign-*", "*.swap", "stint-edit-*", "*.md.before*", "*.md.compacted"} {
-				paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is good
-				for _, p := range paths {
-					if durable.IsTemp(p) || strings.HasSuffix(p, ".compacted") && live() {
+			for _, pattern := range []string{"tasks?*.md", "jobs?*.md", "*.tmp", "*.torn*", "*.damaged*", "*.foreign-*", "*.swap", "stint-edit-*", "*.md.before*", "*.md.compacted"} {
+				names, _ := fs.Glob(os.DirFS(dir), pattern) // the pattern is good
+				for _, name := range names {
+					if name == ledger.JobFiles.Journal() || durable.IsTemp(name) || strings.HasSuffix(name, ".compacted") && live() {
 						continue // a writer's, which may be at work; a master removes old ones, and a compaction its draft
 					}
-					r.note("%s is left from before; remove it when you no longer need it", filepath.Base(p))
+					r.note("%s is not read, only tasks.md and jobs.md are: it is left from before, or a sync program's copy of a conflict; remove it when you no longer need it", name)
 				}
-			}
-			for _, name := range tasksfile.OtherCopies(dir) {
-				r.note("%s is not read, only tasks.md and jobs.md are; a sync program may have made this copy of a conflict", name)
 			}
 			slices.SortStableFunc(r.Faults, func(a, b Fault) int {
 				return cmp.Or(-cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) // tasks.md before journal.md

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,6 +114,29 @@ func TestFsckNotesWhatLiesAbout(t *testing.T) {
 		if got := fsckText(t, dir, func() bool { return live }); strings.Count(got, "note ") != notes || strings.Count(got, "\n") != notes-1 {
 			t.Errorf("master %t: %s", live, got)
 		}
+	}
+}
+
+// TestFsckNamesOtherCopies finds what sync programs leave, and not what editors do.
+func TestFsckNamesOtherCopies(t *testing.T) {
+	good := records(t, "a status=done prompt=x")
+	dir := ledgerDir(t, "tasks.md", good, "journal.md", good, "format", "1\n")
+	want := []string{
+		"tasks (1).md", "tasks (Ana's conflicted copy 2026-11-21).md", "tasks (conflicted copy 2026-11-21 031245).md",
+		"tasks 2.md", "tasks-conflict-20261121.md", "tasks.sync-conflict-20261121-031245-ABCDEFG.md", "jobs.sync-conflict-20261121-031245-ABCDEFG.md",
+	}
+	for _, name := range append([]string{"tasks.md~", ".tasks.md.swp", "tasks.md.orig", "#tasks.md#", "my tasks.md"}, want...) {
+		write(t, dir, name, "")
+	}
+	r, err := statedir.Fsck(t.Context(), dir, "/w", func() bool { return false })
+	must(t, err)
+	var got []string
+	for _, n := range r.Notes {
+		name, _, _ := strings.Cut(n, " is not read")
+		got = append(got, name)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
 

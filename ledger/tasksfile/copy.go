@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"stint/ledger"
@@ -138,12 +136,4 @@ func (c *Copy) Replace(data []byte) error {
 		return err
 	}
 	return c.fs.Remove(tmp)
-}
-
-// OtherCopies returns the names of files like tasks.md and jobs.md beside them, which stint does not read:
-// sync programs make them of a conflict.
-func OtherCopies(dir string) []string {
-	names, _ := fs.Glob(os.DirFS(dir), "tasks?*.md") // that the directory cannot be read is said elsewhere
-	ofJobs, _ := fs.Glob(os.DirFS(dir), "jobs?*.md")
-	return append(names, slices.DeleteFunc(ofJobs, func(name string) bool { return name == ledger.JobFiles.Journal() })...)
 }
