@@ -171,9 +171,10 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 	}
 	for _, t := range tables.All {
 		rows, _ := c.tx.Query(ctx, difference(t)) // ForEachRow returns the error
+		var id string
 		var here, there map[string]json.RawMessage
-		_, err := pgx.ForEachRow(rows, []any{&here, &there}, func() error {
-			c.differ(t, here, there)
+		_, err := pgx.ForEachRow(rows, []any{&id, &here, &there}, func() error {
+			c.differ(t, id, here, there)
 			here, there = nil, nil
 			return nil
 		})
@@ -184,43 +185,32 @@ func (c *comparison) page(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// difference is the statement that selects the rows of a page in which the two sides differ.
+// difference is the statement that selects the rows of a page in which the two sides differ, with their ids as the ledger has them.
 func difference(t *tables.Table) string {
 	of := "task_id"
 	if t.Name == tables.Tasks.Name {
 		of = "id"
 	}
-	return fmt.Sprintf(`SELECT to_jsonb(h), to_jsonb(c) FROM %[1]s h
+	return fmt.Sprintf(`SELECT coalesce(to_jsonb(h)->>'ref', to_jsonb(c)->>'ref', h.id::text, c.id::text), to_jsonb(h), to_jsonb(c) FROM %[1]s h
 		FULL JOIN (SELECT %[2]s FROM %[3]s WHERE %[4]s IN (SELECT id FROM copy_tasks)) c ON c.id = h.id
 		WHERE (%[5]s) IS DISTINCT FROM (%[6]s)`,
 		staging(t), strings.Join(t.Columns, ", "), t.Name, of, values(t, "h", "c"), values(t, "c", ""))
 }
 
 // differ notes how a row differs; nil is a side that does not have it.
-func (c *comparison) differ(t *tables.Table, here, there map[string]json.RawMessage) {
+func (c *comparison) differ(t *tables.Table, id string, here, there map[string]json.RawMessage) {
 	switch {
 	case here == nil:
-		c.note(Difference{Table: t.Name, ID: idOf(there), Text: "the row is in the mirror and not in the ledger"})
+		c.note(Difference{Table: t.Name, ID: id, Text: "the row is in the mirror and not in the ledger"})
 	case there == nil:
-		c.note(Difference{Table: t.Name, ID: idOf(here), Text: "the row is missing in the mirror"})
+		c.note(Difference{Table: t.Name, ID: id, Text: "the row is missing in the mirror"})
 	default:
 		for _, col := range t.Columns {
 			if h := here[col]; string(h) != "null" || !slices.Contains(t.Kept, col) {
-				c.value(t.Name, idOf(here), col, h, there[col])
+				c.value(t.Name, id, col, h, there[col])
 			}
 		}
 	}
-}
-
-// idOf returns the id of a row as the ledger has it.
-func idOf(row map[string]json.RawMessage) string {
-	for _, col := range []string{"ref", "id"} {
-		var s string
-		if json.Unmarshal(row[col], &s) == nil && s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 func (c *comparison) note(d Difference) {
