@@ -1,14 +1,12 @@
 package fleet
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"net/http"
 	"net/url"
@@ -66,30 +64,19 @@ func (f *Fleet) sampleAll(ctx context.Context) (string, error) {
 	return fmt.Sprintf("sampled %d", len(f.opts.Servers)), errors.Join(err, f.forget())
 }
 
-// forget removes samples that are older than those that are kept, a day's at once.
+// forget removes samples that are older than those that are kept, once a day.
 func (f *Fleet) forget() error {
 	f.files.Lock()
 	defer f.files.Unlock()
-	if f.opts.Keep == 0 {
+	now := f.opts.Now()
+	if f.opts.Keep == 0 || now.Sub(f.forgot).Abs() < 24*time.Hour {
 		return nil
 	}
-	path := filepath.Join(f.opts.Dir, metricsName)
-	text, err := durable.ReadFile(durable.OS, path)
-	oldest, first := f.opts.Now().Add(-f.opts.Keep), task.ServerMetric{}
-	line, _, _ := bytes.Cut(text, []byte("\n"))
-	if errors.Is(err, fs.ErrNotExist) { // no server has answered yet
-		return nil
-	}
-	if err != nil || json.Unmarshal(line, &first) == nil && !first.SampledAt.Before(oldest.Add(-24*time.Hour)) {
-		return err
-	}
-	var kept []byte
-	for line := range bytes.Lines(text) {
-		if m := (task.ServerMetric{}); json.Unmarshal(line, &m) == nil && !m.SampledAt.Before(oldest) {
-			kept = append(kept, line...)
-		}
-	}
-	return durable.ReplaceFile(durable.OS, path, kept)
+	f.forgot = now
+	return durable.KeepLines(durable.OS, filepath.Join(f.opts.Dir, metricsName), func(line []byte) bool {
+		var m task.ServerMetric
+		return json.Unmarshal(line, &m) == nil && now.Sub(m.SampledAt) <= f.opts.Keep
+	})
 }
 
 // parseSample reads what the script sample prints: the load, the times of the processors twice, the memory and the disk.

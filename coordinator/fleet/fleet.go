@@ -163,7 +163,6 @@ type Jobs interface {
 	Pull(ctx context.Context, p jobs.Pull) ([]jobs.Job, error)
 	Ack(ctx context.Context, id string, a jobs.Ack) (jobs.Job, error)
 	Fail(ctx context.Context, id string, f jobs.Fail) (jobs.Job, error)
-	Retry(ctx context.Context, id string) (jobs.Job, error)
 	// RetryFailed queues the jobs about instances again that have failed and have attempts left.
 	RetryFailed(ctx context.Context) (n int, err error)
 }
@@ -178,7 +177,8 @@ type Fleet struct {
 	all    chan struct{}            // bounds what is at work at one time
 	ssh    map[string]chan struct{} // bounds the connections to each server
 
-	files sync.Mutex // held while a file of the state directory is changed
+	files  sync.Mutex // held while a file of the state directory is changed
+	forgot time.Time  // when old samples were removed last
 
 	// What is known of instances, by their ids.
 	checks sync.Map // a [check]: how the last one went

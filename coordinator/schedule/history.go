@@ -3,8 +3,6 @@ package schedule
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"sync"
 	"time"
 
@@ -48,19 +46,11 @@ func (h *history) last(schedule string, is func(*task.JobRun) bool) (found *task
 func (h *history) prune(keep time.Duration, now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	text, err := durable.ReadFile(durable.OS, h.path)
-	if errors.Is(err, fs.ErrNotExist) || keep == 0 {
+	if keep == 0 {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	var kept []byte
-	for line := range bytes.Lines(text) {
+	return durable.KeepLines(durable.OS, h.path, func(line []byte) bool {
 		var run task.JobRun
-		if json.Unmarshal(line, &run) == nil && now.Sub(run.Ended) <= keep {
-			kept = append(kept, line...)
-		}
-	}
-	return durable.ReplaceFile(durable.OS, h.path, kept)
+		return json.Unmarshal(line, &run) == nil && now.Sub(run.Ended) <= keep
+	})
 }

@@ -43,6 +43,24 @@ func AppendLine(fsys FS, path string, v any, sync bool) error {
 	})
 }
 
+// KeepLines takes out of a file the lines for which keep returns false. One that does not exist has none.
+func KeepLines(fsys FS, path string, keep func(line []byte) bool) error {
+	text, err := ReadFile(fsys, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var kept []byte
+	for line := range bytes.Lines(text) {
+		if keep(line) {
+			kept = append(kept, line...)
+		}
+	}
+	return ReplaceFile(fsys, path, kept)
+}
+
 // Newest passes on the lines of a file from the last to the first, until f returns false. Of one that does not exist there are none.
 func Newest(fsys FS, path string, f func(line []byte) bool) error {
 	const most = 1 << 20 // bytes of a line
