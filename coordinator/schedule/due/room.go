@@ -276,13 +276,13 @@ func acknowledge(j *jobs.Job, a *jobs.Ack, now time.Time) (isAgain bool, err err
 	return false, nil
 }
 
-// Fail ends an attempt: the job is queued again a while later, or is a dead letter.
+// Fail ends an attempt: the job is queued again a while later, or is a dead letter, of which Run tells.
 func (r *Room) Fail(ctx context.Context, id string, f jobs.Fail) (job jobs.Job, err error) {
 	if err := wrong(f.Check()); err != nil {
 		return job, err
 	}
 	f.Error = r.opts.Hide(f.Error)
-	job, err = r.act(ctx, id, func(_ *jobs.State, _ *ledger.Tx, j *jobs.Job) error {
+	return r.act(ctx, id, func(_ *jobs.State, _ *ledger.Tx, j *jobs.Job) error {
 		now, delay := r.now(), time.Duration(j.RetryDelaySec)*time.Second
 		if f.RetryDelaySec != nil {
 			delay = time.Duration(*f.RetryDelaySec) * time.Second
@@ -297,12 +297,6 @@ func (r *Room) Fail(ctx context.Context, id string, f jobs.Fail) (job jobs.Job, 
 		}
 		return err
 	})
-	if err == nil && job.Status == jobs.DeadLetter {
-		if err := r.bury(ctx); err != nil {
-			r.opts.Log.Warn("a dead letter is told of later", "job", job.ID, "error", err)
-		}
-	}
-	return job, err
 }
 
 // Wait notes what a queued job waits for; "": for nothing but its time.
