@@ -60,7 +60,6 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 	m.src.Store(&src)
 	var moves []time.Time // when the mirror was found moved on by another writer
 	for wait := firstWait; ctx.Err() == nil; {
-		written := m.Status().Seq
 		err := m.session(ctx, func() (Source, error) { return src, nil }, func(s *session) error { return s.run(ctx, forever) })
 		if ctx.Err() != nil || errors.Is(err, follow.ErrClosed) {
 			break
@@ -78,9 +77,6 @@ func (m *Mirror) Run(ctx context.Context, src Source) {
 			continue // the next session reads where it is
 		}
 		m.failed(err)
-		if m.Status().Seq != written {
-			wait = firstWait
-		}
 		_ = task.Sleep(ctx, wait/2+rand.N(wait/2)) // not all hosts at the same moment
 		wait = min(2*wait, longestWait)
 	}
