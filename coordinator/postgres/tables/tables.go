@@ -260,19 +260,16 @@ func (m *Maker) collected(runID string, f state.OutputFile) ([]byte, error) {
 	if f.Size > m.InlineThreshold || !rundir.IsRunID(runID) {
 		return nil, nil
 	}
-	file, fi, err := rundir.OpenCollected(m.RunDir(runID), f.Path)
+	file, _, err := rundir.OpenCollected(m.RunDir(runID), f.Path)
 	if err != nil {
 		return nil, nil // what stands in its place is nobody's file
 	}
 	defer func() { _ = file.Close() }() // only read from
-	if fi.Size() != f.Size {
-		return nil, nil
-	}
 	content, err := io.ReadAll(io.LimitReader(file, f.Size+1))
 	if err != nil {
 		return nil, err
 	}
-	if sum := sha256.Sum256(content); f.SHA256 != "" && hex.EncodeToString(sum[:]) != f.SHA256 {
+	if sum := sha256.Sum256(content); int64(len(content)) != f.Size || f.SHA256 != "" && hex.EncodeToString(sum[:]) != f.SHA256 {
 		return nil, nil
 	}
 	return content, nil
