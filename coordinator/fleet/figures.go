@@ -267,10 +267,7 @@ func (f *Fleet) keepUsage(read map[string]task.UsageDay) (changed int, err error
 	})
 	var text []byte
 	for _, u := range list {
-		line, err := durable.JSONLine(u)
-		if err != nil {
-			return 0, err
-		}
+		line, _ := durable.JSONLine(u) // what was read from JSON
 		text = append(text, line...)
 	}
 	return changed, durable.ReplaceFile(durable.OS, filepath.Join(f.opts.Dir, usageName), text)

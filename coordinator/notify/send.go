@@ -53,10 +53,7 @@ func (b *Block) Destinations(env []string, read func(path string) (string, error
 		return run(ctx, append(slices.Clone(env), "PATH="+task.SafePath(env, "")), e, "/bin/sh", append([]string{"-c", `exec "$@"`, "sh"}, notifier...)...)
 	})
 	add(b.Webhook != "", "webhook "+redactURL(b.Webhook), func(ctx context.Context, e *Event) error {
-		body, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
+		body, _ := json.Marshal(e) // it has nothing that JSON cannot hold
 		return post(ctx, b.Webhook, body, jsonBody)
 	})
 	add(b.Ntfy != "", "ntfy "+redactURL(b.Ntfy), func(ctx context.Context, e *Event) error {
@@ -194,10 +191,7 @@ func (t *tail) Write(p []byte) (int, error) {
 // run runs a program that reads the event as JSON, and finds short texts in its environment. It and what it
 // has started in its process group are ended with ctx. The error has the last line of its stderr.
 func run(ctx context.Context, env []string, e *Event, program string, args ...string) error {
-	data, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
+	data, _ := json.Marshal(e) // it has nothing that JSON cannot hold
 	var stderr tail
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(append(data, '\n')), &stderr
@@ -211,7 +205,7 @@ func run(ctx context.Context, env []string, e *Event, program string, args ...st
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	err = cmd.Run()
+	err := cmd.Run()
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it left a program behind that has its stderr
 		return nil

@@ -54,10 +54,7 @@ func (q *Queue) AddAccount(ctx context.Context, a Account) error {
 			return task.Wrong("env", name+"=env:NAME, or "+name+"=file:/PATH", "the value of %s may be a secret: the database does not keep it, only where each worker has it", name)
 		}
 	}
-	env, err := json.Marshal(a.Env)
-	if err != nil {
-		return err
-	}
+	env, _ := json.Marshal(a.Env) // names and texts
 	tag, err := q.pool.Exec(ctx, `INSERT INTO accounts (id, tool, group_name, max_concurrency, env_vars, cred_ref) VALUES ($1, $2, $3, $4, coalesce(nullif($5::jsonb, 'null'), '{}'), nullif($6, ''))
 		ON CONFLICT (id) DO NOTHING`, a.ID, a.Tool, a.GroupName, a.Max, env, a.CredRef)
 	if err == nil && tag.RowsAffected() == 0 {
