@@ -347,6 +347,7 @@ func TestFailTwice(t *testing.T) {
 		}
 		w.now = again.RunAt
 	}
+	must(t, w.bury(t.Context()))
 	if len(w.told) != 1 || len(w.auditLines()) != 1 {
 		t.Errorf("told %q", w.told)
 	}
