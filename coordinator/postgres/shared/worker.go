@@ -185,7 +185,11 @@ func (w *Worker) Run(ctx context.Context) {
 		case <-timer.C:
 		case c, ok := <-changes:
 			for ok && c != nil { // all that there are, so that they share what is written of them
-				w.note(c)
+				if l := w.leases[c.Task.ID]; c.Resync {
+					w.noteAll()
+				} else if l != nil {
+					w.is(l, &c.Task)
+				}
 				select {
 				case c, ok = <-changes:
 				default:
@@ -334,16 +338,7 @@ func (w *Worker) submit(l *lease, t *Task) {
 	}
 }
 
-// note takes over how a twin is now.
-func (w *Worker) note(c *task.Change) {
-	l := w.leases[c.Task.ID]
-	if c.Resync {
-		w.noteAll()
-	} else if l != nil {
-		w.is(l, &c.Task)
-	}
-}
-
+// is takes over how a twin is now.
 func (w *Worker) is(l *lease, t *state.Task) {
 	l.status, l.begun, l.held = t.Status, l.begun || t.RunID != "", t.Orphaned()
 	l.waits, l.failed, l.retry = t.Status == state.Queued && t.RunID != "", t.Error, t.NotBefore
