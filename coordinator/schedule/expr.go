@@ -36,13 +36,10 @@ func ParseExpr(text, zone string) (*Expr, error) {
 	if strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=") {
 		return nil, fmt.Errorf("%q has a time zone in it; set zone beside it", text)
 	}
-	if fields := strings.Fields(text); !strings.HasPrefix(text, "@") && len(fields) != 5 {
-		return nil, fmt.Errorf("%q has %d fields, and a cron expression has five: minute, hour, day of the month, month, day of the week (or @daily, @every 90m, …)", text, len(fields))
-	}
 	parsed, err := cron.ParseStandard(text)
 	if err != nil {
 		what, _, _ := strings.Cut(err.Error(), ": strconv.")
-		return nil, fmt.Errorf("%q is no cron expression: %s (days of the week are 0 to 6, or SUN to SAT)", text, what)
+		return nil, fmt.Errorf("%q is no cron expression: %s (minute, hour, day of the month, month, day of the week, which is 0 to 6 or SUN to SAT; or @daily, @every 90m, …)", text, what)
 	}
 	e.cron = parsed.(*cron.SpecSchedule) // but for @every it returns nothing else
 	if e.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {

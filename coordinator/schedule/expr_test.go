@@ -150,8 +150,8 @@ func TestNext(t *testing.T) {
 
 func TestParseExprRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"0 0 30 2 *": "never due", "0 0 31 4,6,9,11 *": "never due", "* * * *": "has 4 fields", "0 0 0 * * *": "has 6 fields", "": "has 0 fields",
-		"60 * * * *": "no cron expression", "* * * * 7": "0 to 6", "x * * * *": "no cron expression: failed to parse int from x (days", ", * * * *": "never due", "*/0 * * * *": "no cron expression",
+		"0 0 30 2 *": "never due", "0 0 31 4,6,9,11 *": "never due", "* * * *": "exactly 5 fields, found 4", "0 0 0 * * *": "exactly 5 fields, found 6", "": "empty spec",
+		"60 * * * *": "no cron expression", "* * * * 7": "0 to 6", "x * * * *": "no cron expression: failed to parse int from x (minute", ", * * * *": "never due", "*/0 * * * *": "no cron expression",
 		"@every 0s": "no interval", "@every -5m": "no interval", "@every 1500ms": "no interval", "@every": "no cron expression", "@reboot": "no cron expression",
 		"TZ=UTC 0 0 * * *": "has a time zone in it", "TZ=0": "has a time zone in it", "CRON_TZ=x": "has a time zone in it",
 	} {
