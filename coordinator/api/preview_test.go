@@ -41,7 +41,7 @@ func TestPreview(t *testing.T) {
 			t.Errorf("%s: %s, want %s", body, got, want)
 		}
 	}
-	if _, err := s.client.Preview(t.Context(), []task.TaskSpec{{Prompt: "a", VerifyCommand: "\xff"}}); err == nil || !strings.Contains(err.Error(), "the verifyCommand is not valid UTF-8") {
+	if _, err := s.client.Preview(t.Context(), []task.TaskSpec{{Prompt: "a", VerifyCommand: "\xff"}}); err == nil || !strings.Contains(err.Error(), `invalid UTF-8 within "/0/verifyCommand"`) {
 		t.Errorf("%v", err)
 	}
 }

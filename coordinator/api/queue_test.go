@@ -113,7 +113,7 @@ func TestBatch(t *testing.T) {
 		t.Errorf("%v, and %d tasks", err, len(m.tasks))
 	}
 	specs[1] = task.TaskSpec{Prompt: "x", InputFiles: []state.InputFile{{Name: "b", Content: "\xff"}}}
-	if _, err = s.client.SubmitAll(t.Context(), specs); err == nil || !strings.Contains(err.Error(), `task 2 of 2: the input file "b" is not valid UTF-8`) {
+	if _, err = s.client.SubmitAll(t.Context(), specs); err == nil || !strings.Contains(err.Error(), `invalid UTF-8 within "/1/inputFiles/0/content"`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -14,15 +14,16 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/google/uuid"
 
 	"stint/coordinator/api/guard"
@@ -82,14 +83,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Submit makes a task durable. Without an id in spec the client chooses one, so that a request that had to be
 // sent twice makes one task. The answer is without the prompt.
 func (c *Client) Submit(ctx context.Context, spec task.TaskSpec) (wire.TaskView, error) {
-	if err := checkSpec(&spec); err != nil {
-		return wire.TaskView{}, err
-	}
-	return Fetch[wire.TaskView](ctx, c, http.MethodPost, "/v1/tasks", spec)
-}
-
-func notUTF8(what string) error {
-	return task.Invalid("convert it first, for example with iconv -t UTF-8", "%s", "the "+what+" is not valid UTF-8")
+	return Fetch[wire.TaskView](ctx, c, http.MethodPost, "/v1/tasks", withIDs(spec)[0])
 }
 
 // Task returns a whole task. A ref is an id, any unique piece of it, or @last.
@@ -289,8 +283,8 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	var body []byte
 	if in != nil {
 		var err error
-		if body, err = wire.JSON(in); err != nil {
-			return nil, fmt.Errorf("request to the master: %w", err)
+		if body, err = jsonv2.Marshal(in, jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false), jsontext.AllowInvalidUTF8(false), jsonv1.ReportErrorsWithLegacySemantics(false)); err != nil {
+			return nil, task.Invalid("convert what is not UTF-8 first, for example with iconv -t UTF-8", "this cannot be sent to the master: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
 		}
 		most, hint := wire.MaxBody, "put the text into a file and name it in the prompt"
 		if _, ok := in.([]task.TaskSpec); ok {
@@ -399,41 +393,15 @@ func (n *noteError) Read(p []byte) (k int, err error) {
 // Notice returns what the last answer said about the master; nil if it said nothing, or is too old to count, as after a Wait.
 func (c *Client) Notice() *wire.Notice { return c.notice.Load() }
 
-// checkSpec gives a spec that is to be sent an id. It refuses what JSON cannot carry unchanged.
-func checkSpec(spec *task.TaskSpec) error {
-	fields := reflect.ValueOf(spec).Elem()
-	for i := range fields.NumField() {
-		valid := true
-		switch v := fields.Field(i).Addr().Interface().(type) {
-		case *string:
-			valid = utf8.ValidString(*v)
-		case *[]string:
-			valid = !slices.ContainsFunc(*v, func(s string) bool { return !utf8.ValidString(s) })
-		}
-		if !valid {
-			name, _, _ := strings.Cut(fields.Type().Field(i).Tag.Get("json"), ",")
-			return notUTF8(name)
-		}
-	}
-	for _, f := range spec.InputFiles {
-		if !utf8.ValidString(f.Name) || !utf8.ValidString(f.Content) {
-			return notUTF8("input file " + strconv.QuoteToASCII(f.Name))
-		}
-	}
-	if spec.ID == "" {
-		spec.ID = uuid.Must(uuid.NewV7()).String()
-	}
-	return nil
-}
-
-func checkBatch(specs []task.TaskSpec) (sent []task.TaskSpec, err error) {
-	sent = append([]task.TaskSpec{}, specs...)
+// withIDs returns specs, each with an id.
+func withIDs(specs ...task.TaskSpec) []task.TaskSpec {
+	sent := append([]task.TaskSpec{}, specs...)
 	for i := range sent {
-		if err := checkSpec(&sent[i]); err != nil {
-			return nil, task.AtTask(err, i, len(specs))
+		if sent[i].ID == "" {
+			sent[i].ID = uuid.Must(uuid.NewV7()).String()
 		}
 	}
-	return sent, nil
+	return sent
 }
 
 // List returns the tasks that f lets through, newest first, without their texts.
@@ -487,12 +455,8 @@ func (c *Client) Schedules(ctx context.Context) (wire.SchedulesBody, error) {
 // SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong. Specs without an id get
 // one from the client. The answers are in the order of specs and without the prompts.
 func (c *Client) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]wire.TaskView, error) {
-	sent, err := checkBatch(specs)
-	if err != nil {
-		return nil, err
-	}
-	views := make([]wire.TaskView, 0, len(sent))
-	err = c.call(ctx, http.MethodPost, "/v1/tasks", sent, &views)
+	views := make([]wire.TaskView, 0, len(specs))
+	err := c.call(ctx, http.MethodPost, "/v1/tasks", withIDs(specs...), &views)
 	return views, err
 }
 
@@ -504,9 +468,6 @@ func (c *Client) Act(ctx context.Context, ref, act string) (wire.TaskView, error
 // Pause makes the master start no more tasks, now and after a restart; those at
 // work go on. The reason is shown with what waits, and may be "".
 func (c *Client) Pause(ctx context.Context, reason string) error {
-	if !utf8.ValidString(reason) {
-		return notUTF8("reason")
-	}
 	return c.call(ctx, http.MethodPost, "/v1/pause", wire.PauseBody{Reason: reason}, nil)
 }
 
@@ -528,11 +489,7 @@ func (c *Client) Prune(ctx context.Context, olderThan time.Duration, dryRun bool
 
 // Preview returns what would be run for tasks if they were submitted together. Nothing is kept, and no agent is started.
 func (c *Client) Preview(ctx context.Context, specs []task.TaskSpec) ([]task.TaskPreview, error) {
-	sent, err := checkBatch(specs)
-	if err != nil {
-		return nil, err
-	}
-	out, err := Fetch[wire.PreviewBody](ctx, c, http.MethodPost, "/v1/tasks/preview", sent)
+	out, err := Fetch[wire.PreviewBody](ctx, c, http.MethodPost, "/v1/tasks/preview", withIDs(specs...))
 	return out.Previews, err
 }
 
