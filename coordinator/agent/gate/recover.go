@@ -119,27 +119,17 @@ func (rec *runRecord) living() (gate hold.Proc, below []hold.Proc, err error) {
 	if err != nil {
 		return hold.Proc{}, nil, err
 	}
-	seen := map[int]bool{}
-	add := func(procs []hold.Proc) {
-		for _, p := range hold.Alive(procs) {
-			if !seen[p.PID] {
-				seen[p.PID] = true
-				below = append(below, p)
-			}
-		}
-	}
 	if gate = find(all, hold.Proc{PID: rec.GatePID, Start: rec.GateStart}); gate.PID != 0 {
-		seen[gate.PID] = true
-		add(hold.Descendants(all, gate.PID))
+		below = hold.Descendants(all, gate.PID)
 	}
-	if agent := find(all, rec.agent()); agent.PID > 0 { // and its process group
-		add(slices.DeleteFunc(slices.Clone(all), func(p hold.Proc) bool { return p.PGID != agent.PID }))
-	}
+	agent := find(all, rec.agent())
 	for _, p := range all {
-		if mark, _ := hold.ReadMark(p.PID); mark != "" && mark == rec.RunID { // processes of other users cannot be looked into
-			add([]hold.Proc{p})
+		mark, _ := hold.ReadMark(p.PID) // processes of other users cannot be looked into
+		if p.PID != gate.PID && (agent.PID > 0 && p.PGID == agent.PID || mark != "" && mark == rec.RunID) && !slices.Contains(below, p) {
+			below = append(below, p)
 		}
 	}
+	below = hold.Alive(below)
 	return gate, below, nil
 }
 
