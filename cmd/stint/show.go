@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"path/filepath"
@@ -36,7 +35,7 @@ func (a *app) showCommand() *cobra.Command {
 			if a.json {
 				return printJSON(a.stdout, p)
 			}
-			if err := copySafe(a.stdout, bytes.NewReader(p.Bytes())); err != nil {
+			if err := copySafe(a.stdout, strings.NewReader(p.Prompt)); err != nil {
 				return err
 			}
 			if isTTY(a.stdout) {

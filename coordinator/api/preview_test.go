@@ -26,7 +26,7 @@ func (f *fakeMaster) Preview(ctx context.Context, specs []task.TaskSpec, isList 
 
 func (f *fakeMaster) SentPrompt(_ context.Context, ref, run string) (task.SentPrompt, error) {
 	t, err := f.find(ref)
-	return task.SentPrompt{TaskID: t.ID, RunID: run, Base64: []byte("a\xff"), Memory: &memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1}}}}, err
+	return task.SentPrompt{TaskID: t.ID, RunID: run, Prompt: "a", Memory: &memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1}}}}, err
 }
 
 func TestPreview(t *testing.T) {
@@ -51,8 +51,8 @@ func TestSentPrompt(t *testing.T) {
 	m.tasks = []state.Task{{ID: "t-1"}}
 	s := serve(t, m, Options{})
 	got, err := s.client.Prompt(t.Context(), "t-1", "a&b/c")
-	want := task.SentPrompt{TaskID: "t-1", RunID: "a&b/c", Base64: []byte("a\xff"), Memory: &memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1}}}}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil || string(got.Bytes()) != "a\xff" {
+	want := task.SentPrompt{TaskID: "t-1", RunID: "a&b/c", Prompt: "a", Memory: &memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1}}}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	if _, err := s.client.Prompt(t.Context(), "nobody", ""); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {

@@ -11,7 +11,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"stint/coordinator/rundir"
 	"stint/coordinator/task"
@@ -164,12 +163,7 @@ func (q *Query) SentPrompt(ctx context.Context, ref, run string) (task.SentPromp
 		return p, err
 	}
 	sum := sha256.Sum256(text)
-	p.SHA256 = hex.EncodeToString(sum[:])
-	if utf8.Valid(text) {
-		p.Prompt = string(text)
-	} else {
-		p.Base64 = text
-	}
+	p.SHA256, p.Prompt = hex.EncodeToString(sum[:]), string(text)
 	p.Memory = rundir.ReadMemory(dir)
 	return p, nil
 }

@@ -105,17 +105,8 @@ type SentPrompt struct {
 	Attempt   int            `json:"attempt,omitempty" doc:"Attempt that it belongs to" example:"1"`
 	Iteration int            `json:"iteration,omitempty" doc:"Iteration of the verify loop, from 1" example:"1"`
 	SHA256    string         `json:"sha256" doc:"SHA-256 of the prompt, in hex" example:"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
-	Prompt    string         `json:"prompt,omitempty" doc:"The prompt, if it is UTF-8" example:"## User message\n\nFix the flaky login test."`
-	Base64    []byte         `json:"promptBase64,omitempty" doc:"The prompt in base64, if it is not UTF-8" example:"/w=="`
+	Prompt    string         `json:"prompt,omitempty" doc:"The prompt" example:"## User message\n\nFix the flaky login test."`
 	Memory    *memory.Result `json:"memory,omitempty" doc:"What was found in the notes; left out: nothing was searched, found or skipped"`
-}
-
-// Bytes returns the prompt as it was sent.
-func (p *SentPrompt) Bytes() []byte {
-	if p.Base64 != nil {
-		return p.Base64
-	}
-	return []byte(p.Prompt)
 }
 
 // A TaskRun is one run of a task, with what its agent has used and what is left of its files.
