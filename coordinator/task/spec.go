@@ -107,10 +107,8 @@ func ParseSpecs(name string, data []byte) ([]TaskSpec, error) {
 // Fields returns pointers to the fields of a spec that a client may set, by their names in JSON.
 func Fields(s *TaskSpec) map[string]any {
 	fields, v := map[string]any{}, reflect.ValueOf(s).Elem()
-	for i := range v.NumField() {
-		if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); name != "-" {
-			fields[name] = v.Field(i).Addr().Interface()
-		}
+	for _, f := range specFields() {
+		fields[f.name] = v.Field(f.index).Addr().Interface()
 	}
 	return fields
 }
