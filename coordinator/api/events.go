@@ -11,6 +11,7 @@ import (
 
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
+	"stint/ledger/durable"
 	"stint/state"
 )
 
@@ -147,7 +148,7 @@ func (e *eventStream) addAll(tasks []state.Task) error {
 
 // add puts a change to what is to be sent, and sends that when it is enough.
 func (e *eventStream) add(c *task.Change) bool {
-	line, err := c.Line()
+	line, err := durable.JSONLine(c)
 	if err != nil {
 		return false
 	}
