@@ -126,13 +126,12 @@ func addUp(q task.UsageQuery, each func(add func(...fold.Used)) error) ([]task.U
 // Usage is ReadUsage of the master's own files, which it reads if the sums that it has do not answer.
 func (q *Query) Usage(ctx context.Context, by task.UsageQuery) ([]task.UsageRow, error) {
 	var list []fold.Used
-	isKnown := isSummed(by)
 	q.tasks.View(func(st *fold.State) {
-		if isKnown = isKnown && st.HasUsed(); isKnown {
+		if isSummed(by) && st.HasUsed() {
 			list = st.Used() // what is made of them takes longer
 		}
 	})
-	if isKnown {
+	if list != nil {
 		return addUp(by, func(add func(...fold.Used)) error { add(list...); return nil })
 	}
 	return ReadUsage(ctx, q.tasks.Config.StateDir, by)
