@@ -109,7 +109,7 @@ func (s *Server) fleetRoutes() {
 		}
 		return out, nil
 	})
-	answers(s, op(http.MethodPost, adminPath+"task-queue/{id}/retry", "admin-retry", "Queue a failed job again", "With all its attempts.", http.StatusConflict), func(ctx context.Context, in *aboutJob[*noBody]) (row wire.QueueRow, err error) {
+	answers(s, op(http.MethodPost, adminPath+"task-queue/{id}/retry", "admin-retry", "Queue a failed job again", "With all its attempts.", http.StatusConflict), func(ctx context.Context, in *about[*noBody]) (row wire.QueueRow, err error) {
 		j, err := s.rooms.Jobs.Retry(ctx, in.ID)
 		if err == nil {
 			row = wire.QueueRowOf(&j, s.rooms.Fleet.Instance)

@@ -28,23 +28,11 @@ type Jobs interface {
 	View(f func(*jobs.State)) // f must not keep the state
 }
 
-type (
-	// A JobRef names a job. It is exported because only exported fields of an input are set.
-	JobRef struct {
-		ID string `path:"id" doc:"Id of the job, or a unique piece of it" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
-	}
-	// aboutJob names a job with which something is done.
-	aboutJob[T any] struct {
-		JobRef
-		Body T
-	}
-
-	enqueueOutput struct {
-		Status   int
-		Location string `header:"Location"`
-		Body     jobs.Job
-	}
-)
+type enqueueOutput struct {
+	Status   int
+	Location string `header:"Location"`
+	Body     jobs.Job
+}
 
 // maxJob is the largest body of a request about jobs, in bytes.
 const maxJob = 1 << 20
@@ -66,20 +54,20 @@ func (s *Server) jobRoutes() {
 		}
 		return wire.JobsBody{Jobs: notNull(s.rooms.Jobs.List(*in))}, nil
 	})
-	twice(s, op(http.MethodGet, path+"/{id}", "get-job", "Show a due job", "Also one that has ended, while it is in jobs.md."), func(_ context.Context, in *JobRef) (jobs.Job, error) {
+	twice(s, op(http.MethodGet, path+"/{id}", "get-job", "Show a due job", "Also one that has ended, while it is in jobs.md."), func(_ context.Context, in *Ref) (jobs.Job, error) {
 		return s.rooms.Jobs.Job(in.ID)
 	})
 	twice(s, op(http.MethodPost, path+"/pull", "pull-jobs", "Pull jobs that are due", "They are the worker's until their leases end, by run_at and then priority. A job that is neither acknowledged nor failed by then has lost an attempt, and is due again."), func(ctx context.Context, in *with[jobs.Pull]) (wire.JobsBody, error) {
 		list, err := s.rooms.Jobs.Pull(ctx, in.Body)
 		return wire.JobsBody{Jobs: notNull(list)}, err
 	})
-	twice(s, op(http.MethodPost, path+"/{id}/ack", "ack-job", "Acknowledge a job that was done", "With next_action_at, the next job of the same object and action is queued in the same change."), func(ctx context.Context, in *aboutJob[jobs.Ack]) (jobs.Job, error) {
+	twice(s, op(http.MethodPost, path+"/{id}/ack", "ack-job", "Acknowledge a job that was done", "With next_action_at, the next job of the same object and action is queued in the same change."), func(ctx context.Context, in *about[jobs.Ack]) (jobs.Job, error) {
 		return s.rooms.Jobs.Ack(ctx, in.ID, in.Body)
 	})
-	twice(s, op(http.MethodPost, path+"/{id}/fail", "fail-job", "Report that an attempt has failed", "The job is due again after its delay, or, once its attempts are used up, a dead letter. The same request again changes nothing."), func(ctx context.Context, in *aboutJob[jobs.Fail]) (jobs.Job, error) {
+	twice(s, op(http.MethodPost, path+"/{id}/fail", "fail-job", "Report that an attempt has failed", "The job is due again after its delay, or, once its attempts are used up, a dead letter. The same request again changes nothing."), func(ctx context.Context, in *about[jobs.Fail]) (jobs.Job, error) {
 		return s.rooms.Jobs.Fail(ctx, in.ID, in.Body)
 	})
-	twice(s, op(http.MethodPost, path+"/{id}/retry", "retry-job", "Queue a dead letter again", "It is due now, and has all its attempts again."), func(ctx context.Context, in *aboutJob[*noBody]) (jobs.Job, error) {
+	twice(s, op(http.MethodPost, path+"/{id}/retry", "retry-job", "Queue a dead letter again", "It is due now, and has all its attempts again."), func(ctx context.Context, in *about[*noBody]) (jobs.Job, error) {
 		return s.rooms.Jobs.Retry(ctx, in.ID)
 	})
 }

@@ -15,12 +15,12 @@ import (
 )
 
 type (
-	// A Ref names a task. It is exported because only exported fields of an input are set.
+	// A Ref names a task or a due job. It is exported because only exported fields of an input are set.
 	Ref struct {
-		ID string `path:"id" doc:"A task: its id, any unique piece of it, or @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
+		ID string `path:"id" doc:"Its id, or any unique piece of that; of a task also @last" example:"019ab3f0-6f1e-7c3a-9a51-3f0e8f6b2c11"`
 	}
 
-	// about names a task with which something is done.
+	// about names one with which something is done.
 	about[T any] struct {
 		Ref
 		Body T
