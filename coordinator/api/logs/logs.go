@@ -113,12 +113,17 @@ func chooseRuns(t *state.Task, run string) (ids []string, err error) {
 		s, err := rundir.FindRun(t, run)
 		return []string{s.RunID}, err
 	}
-	for _, s := range append(slices.Clip(state.LastAttempt(t.Steps)), state.Step{RunID: t.RunID}) {
+	return addRuns(nil, t, state.LastAttempt(t.Steps)), nil
+}
+
+// addRuns adds to a list of runs those of some steps of a task, and its last one.
+func addRuns(ids []string, t *state.Task, steps []state.Step) []string {
+	for _, s := range append(slices.Clip(steps), state.Step{RunID: t.RunID}) {
 		if rundir.IsRunID(s.RunID) && !slices.Contains(ids, s.RunID) {
 			ids = append(ids, s.RunID)
 		}
 	}
-	return ids, nil
+	return ids
 }
 
 // A follower copies a file of each run of a task, from those of the present attempt
@@ -138,17 +143,13 @@ type follower struct {
 
 // note takes note of the runs of the present attempt and, later, of those that have begun since.
 func (f *follower) note(t *state.Task) {
-	later := []state.Step{{RunID: t.RunID}}
+	var later []state.Step
 	if len(f.runs) == 0 {
-		later = append(slices.Clone(state.LastAttempt(t.Steps)), later...)
+		later = state.LastAttempt(t.Steps)
 	} else if seen := slices.IndexFunc(t.Steps, func(s state.Step) bool { return s.RunID == f.runs[len(f.runs)-1] }); seen >= 0 {
-		later = append(slices.Clone(t.Steps[seen+1:]), later...)
+		later = t.Steps[seen+1:]
 	}
-	for _, s := range later {
-		if rundir.IsRunID(s.RunID) && !slices.Contains(f.runs, s.RunID) {
-			f.runs = append(f.runs, s.RunID)
-		}
-	}
+	f.runs = addRuns(f.runs, t, later)
 }
 
 // copyRuns copies what there is. A run that has a successor is over, and the last one unless the task is active.
