@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// A Cgroup is the directory of a run's cgroup (version 2); "" means that the run has none, and then all its methods do nothing.
+// A Cgroup is the directory of a run's cgroup (version 2); "" means that the run has none, and then all its methods do
+// nothing: no directory is called so.
 // The agent is born in it, and what is in it can be killed at one blow, however fast it forks. Only root can leave it.
 type Cgroup string
 
@@ -75,9 +76,6 @@ func findCgroup(mounts, self string) string {
 // Make makes the cgroup and opens it for the agent to be born in. An error says
 // that there can be none here: no right to make it, or a kernel before 5.14.
 func (c Cgroup) Make() (*os.File, error) {
-	if c == "" {
-		return nil, fs.ErrNotExist
-	}
 	if err := os.Mkdir(string(c), 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // one may be there of the run's earlier turn
 		return nil, err
 	}
@@ -113,9 +111,6 @@ func (c Cgroup) Empty() bool {
 
 // Remove takes an empty cgroup away, with those that the agent has made below it.
 func (c Cgroup) Remove() error {
-	if c == "" {
-		return nil
-	}
 	var err error
 	for range 20 {
 		if err = removeCgroups(string(c)); err == nil || cgroupGone(err) {
