@@ -259,7 +259,6 @@ func TestTopLevel(t *testing.T) {
 // opens has the files, or where that is not enough the functions, that use one of them, and why they may.
 var opens = map[string]string{
 	"cgroup.go":                    "the kernel's files",
-	"proc.go":                      "the kernel's files",
 	"proc_linux.go":                "the kernel's files",
 	"metrics.go process":           "the kernel's files",
 	"tcp.go readTables":            "the kernel's files",

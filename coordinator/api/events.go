@@ -11,7 +11,6 @@ import (
 
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
-	"stint/ledger/durable"
 	"stint/state"
 )
 
@@ -148,7 +147,7 @@ func (e *eventStream) addAll(tasks []state.Task) error {
 
 // add puts a change to what is to be sent, and sends that when it is enough.
 func (e *eventStream) add(c *task.Change) bool {
-	line, err := durable.JSONLine(c)
+	line, err := c.Line()
 	if err != nil {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"stint/ledger/durable"
 	"stint/memory"
 	"stint/state"
 )
@@ -197,6 +198,9 @@ type Change struct {
 	// of their own, or with one that was missed: who follows must list anew. There is no Task then.
 	Resync bool `json:"resync,omitempty" doc:"It cannot be told what has changed: list anew. There is no task then" example:"false"`
 }
+
+// Line returns the change as JSON, in one line with its end.
+func (c *Change) Line() ([]byte, error) { return durable.JSONLine(c) }
 
 // A Schedule is what clients see of one.
 type Schedule struct {
