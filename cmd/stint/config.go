@@ -326,13 +326,11 @@ func (k key) in(section string) key {
 	return k
 }
 
+// short returns the key's name as it stands in its section.
+func (k key) short() string { return strings.TrimPrefix(k.name, k.section+"_") }
+
 // inFile returns the key's name as the file has it, such as max_workers or postgres.url.
-func (k key) inFile() string {
-	if k.section == "" {
-		return k.name
-	}
-	return k.section + "." + strings.TrimPrefix(k.name, k.section+"_")
-}
+func (k key) inFile() string { return strings.TrimPrefix(k.section+"."+k.short(), ".") }
 
 // put sets a key from one layer and remembers the origin. A value from a lower
 // layer than the present one is checked and not taken.
@@ -360,13 +358,6 @@ func keyInFile(name string) *key { return find(keys, func(k *key) bool { return 
 func nearestKey(name string) string {
 	known := mapped(keys, func(k *key) string { return k.inFile() })
 	return cmp.Or(state.Nearest(name, known), state.Nearest(task.WithUnderscores(name), known))
-}
-
-func cutSection(name string) (section, short string) {
-	if section, short, ok := strings.Cut(name, "."); ok {
-		return section, short
-	}
-	return "", name
 }
 
 // readList reads a list: as TOML has it, or with commas between its members. check is asked about each of these.

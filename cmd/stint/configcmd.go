@@ -188,17 +188,16 @@ func setKey(file string, text []byte, k *key, value string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	section, short := cutSection(k.inFile())
 	values := c.values
-	if section != "" {
-		if c.values[section] == nil {
-			c.values[section] = map[string]any{}
+	if k.section != "" {
+		if c.values[k.section] == nil {
+			c.values[k.section] = map[string]any{}
 		}
-		values = c.values[section].(map[string]any)
+		values = c.values[k.section].(map[string]any)
 	}
 	var now map[string]any
-	text = setLines(text, section, map[string]string{short: value})
-	if toml.Unmarshal([]byte(short+" = "+value), &values) != nil || toml.Unmarshal(text, &now) != nil || !reflect.DeepEqual(now, c.values) {
+	text = setLines(text, k.section, map[string]string{k.short(): value})
+	if toml.Unmarshal([]byte(k.short()+" = "+value), &values) != nil || toml.Unmarshal(text, &now) != nil || !reflect.DeepEqual(now, c.values) {
 		return nil, usage("stint config edit", "%s has a value of several lines in the file; edit that yourself", k.inFile())
 	}
 	return text, nil

@@ -30,7 +30,7 @@ func TestExampleConfig(t *testing.T) {
 	c := mustLoad(t, string(text), nil, nil)
 	without := mustLoad(t, "", nil, nil)
 	for _, k := range keys {
-		_, short := cutSection(k.inFile())
+		short := k.short()
 		if !strings.Contains("\n"+string(text), "\n"+short+" = ") {
 			t.Errorf("examples/config.toml lacks %s", k.inFile())
 		}
