@@ -88,23 +88,6 @@ func plainText(src []byte) (text string) {
 	return text
 }
 
-// wrap breaks text at blanks into lines of at most width columns.
-func wrap(text string, width int) (lines []string) {
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case line == "":
-			line = word
-		case textWidth(line)+1+textWidth(word) <= width:
-			line += " " + word
-		default:
-			lines = append(lines, line)
-			line = word
-		}
-	}
-	return append(lines, line)
-}
-
 var (
 	sgrSequence = lazy.Regexp("\x1b\\[[0-9;]*m")
 	anyWord     = lazy.Regexp(`\S+`)

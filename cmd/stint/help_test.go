@@ -2,13 +2,14 @@ package main
 
 import (
 	"io/fs"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/text"
+
+	"stint/state/jobs"
 )
 
 // Each file of the manual is a topic, has a title and no HTML, which the page leaves out, and
@@ -47,7 +48,12 @@ func TestRenderText(t *testing.T) {
 	if got := plainText([]byte(doc)); got != want {
 		t.Errorf("%q, want\n%q", got, want)
 	}
-	if got := wrap("a bb ccc d", 4); !slices.Equal(got, []string{"a bb", "ccc", "d"}) {
-		t.Errorf("%q", got)
+}
+
+func TestHelpNamesJobs(t *testing.T) {
+	for _, names := range [][]string{jobs.ObjectTypes, jobs.Actions} {
+		if !strings.Contains(strings.ReplaceAll(commandTexts, "\n", " "), "is one of "+strings.Join(names, ", ")) {
+			t.Errorf("stint job add does not name %v", names)
+		}
 	}
 }

@@ -38,8 +38,6 @@ func (a *app) jobAddCommand() *cobra.Command {
 		a.creates, a.ids = true, true
 		return a.onJob(c, http.MethodPost, jobsPath, s)
 	})
-	c.Long = strings.Join(wrap("Add a due job. TYPE is one of "+strings.Join(jobs.ObjectTypes, ", ")+"; OBJECT is the id of the object; ACTION is one of "+
-		strings.Join(jobs.Actions, ", ")+". The same object, action and time make one job, however often you add it.", 80), "\n")
 	f := c.Flags()
 	f.StringVar(&at, "at", "", "`time` from when on it can be pulled: 15:04 (the next one), \"tomorrow 9:00\", RFC 3339, or from now: 2h")
 	f.StringVar(&s.Priority, "priority", "", "`which` of the jobs of one time is pulled first: high, medium (default) or low")
