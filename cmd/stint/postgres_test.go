@@ -142,11 +142,11 @@ func TestURLFile(t *testing.T) {
 	must(t, syscall.Mkfifo(pipe, 0o600))
 	const url = "postgres://ana:" + postgresCanary + "@db.example/x"
 	for _, c := range []struct{ path, want, try string }{
-		{filepath.Join(dir, "none"), "does not exist", "chmod 600"},
+		{filepath.Join(dir, "none"), "no such file", "chmod 600"},
 		{write("open", url, 0o644), "can be read by others (mode 0644)", "chmod 600 "},
 		{write("group", url, 0o640), "can be read by others (mode 0640)", "chmod 600 "},
-		{write("empty", "\n \n", 0o600), "is empty", "write the URL"},
-		{write("two", url+"\n"+url, 0o600), "has more than one line", "write the URL alone"},
+		{write("empty", "\n \n", 0o600), "does not have one line", "write the URL"},
+		{write("two", url+"\n"+url, 0o600), "does not have one line", "write the URL of the database alone"},
 		{write("big", strings.Repeat("x", maxSecret+1), 0o600), "it has more than 1048576 bytes", ""},
 		{dir, "is not a file", ""},
 		{pipe, "is not a file", ""},

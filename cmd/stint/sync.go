@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -364,19 +363,14 @@ func checkHost(s string) (string, error) {
 // readURLFile reads a file that has a URL, and nobody but its owner may read it.
 func readURLFile(path string) (string, error) {
 	text, err := readSecret(path)
-	switch text = strings.TrimSpace(text); {
-	case errors.Is(err, fs.ErrNotExist):
-		err = task.Invalid("write the URL of the database into it, then: chmod 600 "+path, "%s does not exist", path)
-	case err == nil && text == "":
-		err = task.Invalid("write the URL of the database into it", "%s is empty", path)
-	case err == nil && strings.ContainsAny(text, "\r\n"):
-		err = task.Invalid("write the URL alone into it", "%s has more than one line", path)
+	if text = strings.TrimSpace(text); err == nil && (text == "" || strings.ContainsAny(text, "\r\n")) {
+		err = task.Invalid("write the URL of the database alone into it", "%s does not have one line with a URL", path)
 	}
 	if err == nil {
 		return text, nil
 	}
 	message, hint := explain(err)
-	return "", task.Invalid(hint, "postgres.url_file: %s", message)
+	return "", task.Invalid(cmp.Or(hint, "write the URL of the database into it, then: chmod 600 "+path), "postgres.url_file: %s", message)
 }
 
 // postgresOptions returns where the mirror of a state directory is and what it holds; on: there is to be one.
