@@ -163,18 +163,13 @@ func (a *app) repair(ctx context.Context, output string, args []string) error {
 	return nil
 }
 
-// journalOf returns the journal beside a ledger file; nil if there is none.
+// journalOf returns the journal beside a ledger file; nil if there is none, or it cannot be read: then nothing can be taken from it.
 func journalOf(path string) []byte {
-	files := ledger.TaskFiles
-	if filepath.Base(path) == ledger.JobFiles.Ledger() {
-		files = ledger.JobFiles
+	for _, files := range []ledger.Files{ledger.TaskFiles, ledger.JobFiles} {
+		if filepath.Base(path) == files.Ledger() {
+			data, _ := durable.ReadFile(durable.OS, filepath.Join(filepath.Dir(path), files.Journal()))
+			return data
+		}
 	}
-	if filepath.Base(path) != files.Ledger() {
-		return nil
-	}
-	data, err := durable.ReadFile(durable.OS, filepath.Join(filepath.Dir(path), files.Journal()))
-	if err != nil {
-		return nil // then nothing can be taken from it
-	}
-	return data
+	return nil
 }
