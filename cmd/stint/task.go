@@ -151,7 +151,8 @@ func (a *app) awaitAnswer(ctx context.Context, submitted *wire.TaskView) error {
 		err = printJSON(a.stdout, &view)
 	case a.ids:
 		err = printIDs(a.stdout, []wire.TaskView{view})
-	case isAnswered(&view): // what an agent that failed has said is for `stint show`
+	case view.Status == state.Done, view.Answer() != "" && slices.Contains([]state.Class{state.ClassVerify, state.ClassOutputMissing, state.ClassDenied}, view.Reason):
+		// what failed is the check of the answer at most; what an agent that failed has said is for `stint show`
 		err = a.writeAnswer(a.stdout, &view)
 	}
 	if err != nil {
@@ -177,15 +178,6 @@ func (a *app) awaitAnswer(ctx context.Context, submitted *wire.TaskView) error {
 
 // isDetached reports that Ctrl-C ended the wait.
 func isDetached(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errDetached) }
-
-// isAnswered reports whether an agent has answered to the end: it is done, or what failed is the check of it.
-func isAnswered(view *wire.TaskView) bool {
-	switch view.Reason {
-	case state.ClassVerify, state.ClassOutputMissing, state.ClassDenied:
-		return view.Answer() != ""
-	}
-	return view.Status == state.Done
-}
 
 // writeAnswer prints the whole answer. The ledger holds a long one cut; the run's directory has it whole as long as it is kept.
 func (a *app) writeAnswer(w io.Writer, view *wire.TaskView) error {
