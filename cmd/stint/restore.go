@@ -126,13 +126,8 @@ func (a *app) confirm(ctx context.Context, text string) error {
 	if !isTTY(a.stdin) {
 		return usage("stint restore --yes ..., or first: stint restore --dry-run ...", "%s, and there is no terminal to ask on", text)
 	}
-	_, _ = fmt.Fprintf(a.stderr, "%s; type yes: ", text) // nothing is left to do about a broken stderr
-	answer, err := interruptibly(ctx, "interrupted; nothing was restored", func() (string, error) { return readLine(a.stdin) })
-	if ctx.Err() != nil {
-		return err
-	}
-	if err != nil || strings.ToLower(strings.TrimSpace(answer)) != "yes" {
-		return &cliError{code: exitFailure, message: "nothing was restored"}
+	if answer, _ := a.ask(ctx, text+"; restore it (y), or not (n)?", "yn"); answer != 'y' {
+		return &cliError{code: max(exitFailure, exitCode(context.Cause(ctx))), message: "nothing was restored"}
 	}
 	return nil
 }
