@@ -397,16 +397,6 @@ func (a *app) lacksSecrets(ctx context.Context, name string, probe bool) *cliErr
 	}
 }
 
-// warnSecrets prints on stderr which keys the master lacks for these agents.
-func (a *app) warnSecrets(ctx context.Context, agents ...string) {
-	slices.Sort(agents)
-	for _, name := range slices.Compact(agents) {
-		if lack := a.lacksSecrets(ctx, name, false); lack != nil {
-			a.hint("stint: %s\n  try: %s\n", lack.message, lack.try)
-		}
-	}
-}
-
 // compareAgents returns where a master would run an agent otherwise than this shell would. A run is not told.
 func compareAgents(cfg *Config, looks []look, body *wire.AgentsBody) (found []finding) {
 	for _, l := range looks {

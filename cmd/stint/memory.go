@@ -131,15 +131,10 @@ func noteFor(cfg *Config, option string) (string, error) {
 	return "", usage("stint memory add --file PATH", "memory_paths names no Markdown file that a line could be added to")
 }
 
-// searcher returns the search of a workspace's notes as it is configured.
-func searcher(cfg *Config, workspace string) *memory.Searcher {
-	c := cfg.forWorkspace(workspace)
-	return &memory.Searcher{Paths: notePaths(c), Lessons: c.LessonsPath, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Ripgrep: "rg", Now: time.Now()}
-}
-
 // searchAll searches the notes of a workspace and, apart, its archive.
 func searchAll(ctx context.Context, cfg *Config, workspace, text string) (memory.Result, error) {
-	s := searcher(cfg, workspace)
+	c := cfg.forWorkspace(workspace)
+	s := &memory.Searcher{Paths: notePaths(c), Lessons: c.LessonsPath, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Ripgrep: "rg", Now: time.Now()}
 	found, err := s.Search(ctx, workspace, text)
 	if err == nil {
 		s.Archived = true

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,7 +114,12 @@ func (a *app) runTasks(c *cobra.Command, o *taskOptions, specs []task.TaskSpec, 
 	}
 	a.noteDemo(specs, views)
 	a.warnConfig(ctx)
-	a.warnSecrets(ctx, mapped(views, func(v *wire.TaskView) string { return v.Agent })...)
+	agents := slices.Sorted(slices.Values(mapped(views, func(v *wire.TaskView) string { return v.Agent })))
+	for _, name := range slices.Compact(agents) {
+		if lack := a.lacksSecrets(ctx, name, false); lack != nil {
+			a.hint("stint: %s\n  try: %s\n", lack.message, lack.try)
+		}
+	}
 	a.warnOtherPlace(ctx, views)
 	defer a.warnFindings(ctx)
 	first, ids := &views[0], idsOf(views)
