@@ -33,8 +33,7 @@ type Admission struct {
 	live  Live
 	waits sync.Map // by pointers to the ids of runs, one for each task that a client within one waits for
 
-	looks     singleflight.Group // at workspaces, that have not begun; see lookTogether
-	checkouts sync.Map           // directories in which one task runs at a time, by the places in them; "": somebody asks for it
+	looks singleflight.Group // at workspaces, that have not begun; see lookTogether
 }
 
 // Live is what is asked of the runs at work. The dispatcher has them.

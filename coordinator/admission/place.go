@@ -86,10 +86,6 @@ func (in *intake) checkPlace(s *submission) error {
 	if w.root != w.path {
 		s.within = w.root
 	}
-	if s.asker != nil { // its run may wait for the task, which needs its checkout
-		in.a.Checkout(&state.Task{Workspace: s.Workspace, Within: s.within})
-		in.a.LookUpCheckouts()
-	}
 	return nil
 }
 
@@ -192,30 +188,14 @@ func (a *Admission) lookAt(dir, within string) *Place {
 	return &Place{path: path, root: root, isCheckout: task.IsCheckout(root), holdsState: task.IsWithin(a.tasks.Home, path)}
 }
 
-// Checkout returns the checkout of a task, or its place if that is in none, if one task runs there at a
-// time. known is false if [Admission.LookUpCheckouts] is to find it. "" is none. It asks no file system.
-func (a *Admission) Checkout(t *state.Task) (dir string, known bool) {
-	place := t.Place()
-	if _, _, ok := a.tasks.Config.Trees.Origin(place); ok { // for follow-ups, too, which have lanes of their own
-		return place, true
+// Checkout returns the place of a task, which is its checkout as that was when it was submitted, if one
+// task runs there at a time. "" is none. It asks no file system.
+func (a *Admission) Checkout(t *state.Task) string {
+	_, _, inTree := a.tasks.Config.Trees.Origin(t.Place()) // which a run has for itself
+	if !inTree && (!a.tasks.Config.Exclusive || a.tasks.Workspace(t.Workspace).Checkout != queue.CheckoutExclusive) {
+		return ""
 	}
-	if place == "" || !a.tasks.Config.Exclusive || a.tasks.Workspace(t.Workspace).Checkout != queue.CheckoutExclusive {
-		return "", true
-	}
-	root, _ := a.checkouts.LoadOrStore(place, "")
-	return root.(string), root != ""
-}
-
-// LookUpCheckouts finds the checkouts that were asked for, and reports whether any is another one now.
-func (a *Admission) LookUpCheckouts() (changed bool) {
-	a.checkouts.Range(func(place, was any) bool {
-		if root := task.RepositoryRoot(place.(string)); root != was {
-			a.checkouts.Store(place, root)
-			changed = true
-		}
-		return true
-	})
-	return changed
+	return t.Place()
 }
 
 // noteBeside adds to the answer about the first task what another session has in its checkout.

@@ -107,7 +107,7 @@ func (r *Run) InWayOf(next *Run) bool {
 func (a *Attempts) Reserve(t *state.Task) *Run {
 	r := &Run{ID: a.tasks.Config.ID(), Task: *t, Begun: a.tasks.Config.Now()}
 	r.Task.SessionKey = t.Lane()
-	r.checkout, _ = a.admission.Checkout(t)
+	r.checkout = a.admission.Checkout(t)
 	r.Ctx, r.Cancel = context.WithCancelCause(context.Background())
 	return r
 }

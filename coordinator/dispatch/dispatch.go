@@ -259,9 +259,6 @@ func (d *Dispatcher) ready(now time.Time, lim lanes.Limits) (list []state.Task) 
 			list[i].SessionKey = list[i].Lane()
 		}
 	})
-	if d.Admission.LookUpCheckouts() { // some may be ready after all
-		return d.ready(now, lim)
-	}
 	return list
 }
 

@@ -19,8 +19,8 @@ type Limits struct {
 	Account func(a *state.Account) state.AccountRule // what is configured for an account; nil: nothing
 	Queue   func(name string) int                    // running tasks of one queue; 0 or a nil func: no limit
 
-	// Checkout returns the directory in which a task runs alone, whatever its lane; "": none. known is false while that has not been looked up, and the task does not start. nil: none has any.
-	Checkout func(t *state.Task) (dir string, known bool)
+	// Checkout returns the directory in which a task runs alone, whatever its lane; "": none. nil: none has any.
+	Checkout func(t *state.Task) string
 
 	// NoTree reports whether a task needs a worktree that is not there, while there are as many as may be: it does not start. nil: none does.
 	NoTree func(t *state.Task) bool
@@ -54,9 +54,9 @@ func (m Limits) For(isSpare bool) Limits {
 }
 
 // checkoutOf returns the directory that a task needs for itself; see Limits.Checkout.
-func (s *Queues) checkoutOf(t *state.Task, lim Limits) (dir string, known bool) {
+func (s *Queues) checkoutOf(t *state.Task, lim Limits) string {
 	if lim.Checkout == nil {
-		return "", true
+		return ""
 	}
 	at := *t
 	at.Workspace, _ = s.HomeOf(t, lim.WorkspaceRoot)
@@ -221,7 +221,7 @@ func (s *Queues) use(lim Limits) use {
 		for _, name := range s.sessionsOf(t) {
 			u.sessions[name] = l
 		}
-		if dir, _ := s.checkoutOf(t, lim); dir != "" {
+		if dir := s.checkoutOf(t, lim); dir != "" {
 			u.checkouts[dir] = l
 		}
 	}
@@ -242,11 +242,10 @@ func (s *Queues) startable(ln *lane, u use, lim Limits) bool {
 	}
 	t := &s.Whole(ln.head).Task
 	home, _ := s.HomeOf(t, lim.WorkspaceRoot)
-	dir, known := s.checkoutOf(t, lim)
-	if !known || home == "" || lim.NoTree != nil && lim.NoTree(t) || s.occupant(t, lim, u) != (Occupant{}) {
+	if home == "" || lim.NoTree != nil && lim.NoTree(t) || s.occupant(t, lim, u) != (Occupant{}) {
 		return false
 	}
-	if dir != "" {
+	if dir := s.checkoutOf(t, lim); dir != "" {
 		u.checkouts[dir] = ln.head
 	}
 	for _, name := range s.sessionsOf(t) {
@@ -397,7 +396,7 @@ func (s *Queues) occupant(t *state.Task, lim Limits, u use) Occupant {
 			return Occupant{Task: s.ID(l.N)}
 		}
 	}
-	if dir, _ := s.checkoutOf(t, lim); dir != "" {
+	if dir := s.checkoutOf(t, lim); dir != "" {
 		for at, l := range u.checkouts {
 			if state.Overlap(at, dir) {
 				return Occupant{Task: s.ID(l.N), Checkout: dir}
