@@ -156,6 +156,15 @@ func (p *Pool) get(b []byte) string {
 	return *s
 }
 
+// ShellLine returns a command line for a shell, of a program and its arguments.
+func ShellLine(words []string) string {
+	line := ""
+	for _, word := range words {
+		line += " " + ShellQuote(word)
+	}
+	return strings.TrimPrefix(line, " ")
+}
+
 // ShellQuote quotes a word for a shell, if it needs that.
 func ShellQuote(word string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@%+,="

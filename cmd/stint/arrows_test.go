@@ -278,7 +278,6 @@ var opens = map[string]string{
 	"restore.go ReadLedger":        "a file that a person names",
 	"configload.go":                "the configuration",
 	"land.go inUse":                "the user's repository",
-	"save.go include":              "the user's checkout, and a new worktree",
 	"tree.go enterTree":            "a worktree, which nothing leads out of",
 	"worktree.go admin":            "the user's repository",
 	"undo.go":                      "the checkout, in a process of the user's, and a new directory in the temporary one",

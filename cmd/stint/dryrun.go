@@ -66,7 +66,7 @@ func describePreview(p *task.TaskPreview) string {
 		each := map[bool]string{true: " at most, " + p.VerifyTimeout + " each time"}[p.VerifyTimeout != ""]
 		d.line("verify", fmt.Sprintf("%s (%s%s)", t.VerifyCommand, count(p.MaxIterations, "iteration"), each))
 	}
-	d.line("command", strings.Join(mapped(p.Argv, func(word *string) string { return state.ShellQuote(*word) }), " "))
+	d.line("command", state.ShellLine(p.Argv))
 	d.line("environment", strings.Join(p.Env, " "))
 	if p.Memory != nil {
 		d.text("memory", describeMemory(p.Memory))

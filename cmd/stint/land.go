@@ -196,7 +196,7 @@ func (a *app) prCommand() *cobra.Command {
 		}
 		if _, err := exec.LookPath("gh"); err != nil {
 			a.hint("stint: gh is not installed; nothing was pushed. These two commands do it:\n")
-			return printText(a.stdout, shellLine(push)+"\ncd "+state.ShellQuote(found.Root)+" && "+shellLine(create))
+			return printText(a.stdout, state.ShellLine(push)+"\ncd "+state.ShellQuote(found.Root)+" && "+state.ShellLine(create))
 		}
 		if out, err := outside(ctx, found.Root, []string{"gh", "auth", "status"}); err != nil {
 			return &cliError{code: exitAgent, message: "gh is not logged in; nothing was pushed: " + oneLine(out), try: "gh auth login"}
@@ -216,15 +216,6 @@ func (a *app) prCommand() *cobra.Command {
 	c.Flags().StringVar(&onto, "onto", "", "the `branch` that is to take it; by default that of the repository on GitHub")
 	c.Flags().StringVar(&remote, "remote", "origin", "the `remote` to push to")
 	return c
-}
-
-func shellLine(argv []string) string {
-	return strings.Join(mapped(argv, func(arg *string) string {
-		if strings.Trim(*arg, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=") == "" {
-			return *arg
-		}
-		return state.ShellQuote(*arg)
-	}), " ")
 }
 
 // outside runs a program that may ask the user something, and returns what it prints.

@@ -160,14 +160,9 @@ func (a *app) treeDiff(ctx context.Context, ref string, stat bool) (isTree bool,
 // A treeView is a worktree in lists.
 type treeView struct {
 	*worktree.Tree
-	State   worktree.State `json:"state"`
-	Branch  string         `json:"branch"`
-	Tip     string         `json:"tip,omitempty"`
-	Commits int            `json:"commits"`
-	Files   int            `json:"files"`
-	Added   int            `json:"added"`
-	Removed int            `json:"removed"`
-	Size    int64          `json:"size"` // bytes of its files
+	worktree.Work
+	Branch string `json:"branch"`
+	Size   int64  `json:"size"` // bytes of its files
 }
 
 func (a *app) worktreeCommand() *cobra.Command {
@@ -229,7 +224,7 @@ func lookAtTrees(ctx context.Context, trees *worktree.Trees) (list []treeView, e
 }
 
 func viewOf(t *worktree.Tree, w *worktree.Work) treeView {
-	v := treeView{Tree: t, State: w.State, Branch: t.Branch(), Tip: w.Tip, Commits: w.Commits, Files: w.Files, Added: w.Added, Removed: w.Removed}
+	v := treeView{Tree: t, Work: *w, Branch: t.Branch()}
 	_ = filepath.WalkDir(t.Path, func(_ string, e fs.DirEntry, err error) error { // what cannot be read is not counted
 		if err == nil && e.Type().IsRegular() {
 			if fi, err := e.Info(); err == nil {

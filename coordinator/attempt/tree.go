@@ -138,7 +138,7 @@ func (a *Attempts) saveTree(r *Run, t *state.Task) {
 		if r.changes == nil {
 			r.changes = &state.Changes{}
 		}
-		r.changes.Branch = &state.Branch{Name: tree.Branch(), Tip: work.Tip, Commits: work.Commits, Files: work.Files, Added: work.Added, Removed: work.Removed}
+		r.changes.Branch = &work.Branch
 	}
 }
 

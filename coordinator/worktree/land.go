@@ -285,7 +285,7 @@ func (t *Tree) move(run checkout.Shell, target, from, to string) (moved bool, er
 	if err != nil {
 		return false, err
 	}
-	script := withoutHooks + quote([]string{"update-ref", "-m", "stint: land " + t.Branch(), heads + target, to, from})
+	script := withoutHooks + state.ShellLine([]string{"update-ref", "-m", "stint: land " + t.Branch(), heads + target, to, from})
 	if inUse {
 		tree := withoutHooks + "read-tree -m -u "
 		script = withoutHooks + "update-index -q --refresh --ignore-submodules >/dev/null; " + tree + from + " " + to + " && { " + script + " || { " + tree + to + " " + from + "; exit 1; }; }"
@@ -326,7 +326,7 @@ type landing struct{ target, result, before, tip string }
 
 // note notes a landing, before it is made.
 func (t *Tree) note(run checkout.Shell, target, result, before, tip string) error {
-	made, err := run(t.inside(identity(&Author{"stint", "stint@localhost"})+withoutHooks+quote([]string{"commit-tree", "-p", result, "-p", before, "-p", tip, "-m", target, result + "^{tree}"})), "")
+	made, err := run(t.inside(identity(&Author{"stint", "stint@localhost"})+withoutHooks+state.ShellLine([]string{"commit-tree", "-p", result, "-p", before, "-p", tip, "-m", target, result + "^{tree}"})), "")
 	if err == nil {
 		_, err = t.git(run, "update-ref", refs+"landed/"+t.Name, strings.TrimSpace(made))
 	}
@@ -444,7 +444,7 @@ func (t *Tree) Drop(run checkout.Shell, now time.Time, force bool) error {
 		}
 	}
 	stamp := refs + "dropped/" + t.Name + "/" + now.UTC().Format(stampForm)
-	all := quote([]string{heads + t.Branch(), refs + "tip/" + t.Name, refs + "landed/" + t.Name, refs + "work/" + t.Name + "/"})
+	all := state.ShellLine([]string{heads + t.Branch(), refs + "tip/" + t.Name, refs + "landed/" + t.Name, refs + "work/" + t.Name + "/"})
 	script := `set -- $(` + withoutHooks + `for-each-ref --format='%(objectname)' ` + all + " " + stamp + ` || echo failed)
 [ $# != 0 ] || exit 0
 a=; for c do a="$a -p $c"; done

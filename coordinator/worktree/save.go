@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"strings"
 
 	"stint/coordinator/checkout"
-	"stint/ledger/durable"
 	"stint/state"
 )
 
@@ -24,49 +22,9 @@ func (t *Tree) include(run checkout.Shell) error {
 	if _, err := os.Stat(filepath.Join(t.Root, ".worktreeinclude")); err != nil {
 		return nil
 	}
-	names, err := run(setUp+"cd -P "+state.ShellQuote(t.Root)+" || exit\n"+withoutHooks+"ls-files -z --others --ignored --exclude-from=.worktreeinclude | { "+
-		withoutHooks+"check-ignore -z --stdin || [ $? = 1 ]; }", "")
-	if err != nil || names == "" {
-		return err
-	}
-	from, err := os.OpenRoot(t.Root)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := os.OpenRoot(t.Path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, to.Close()) }()
-	for name := range strings.SplitSeq(strings.TrimSuffix(names, "\x00"), "\x00") {
-		if err := copyFile(from, to, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// copyFile copies a regular file, with its permissions. Another one is left out.
-func copyFile(from, to *os.Root, name string) error {
-	fi, err := from.Lstat(name)
-	if err != nil || !fi.Mode().IsRegular() {
-		return err
-	}
-	in, err := from.Open(name)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }()
-	if err := to.MkdirAll(filepath.Dir(name), durable.DirMode); err != nil {
-		return err
-	}
-	out, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fi.Mode().Perm())
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	_, err := run(setUp+"cd -P "+state.ShellQuote(t.Root)+" || exit\n"+withoutHooks+"ls-files -z --others --ignored --exclude-from=.worktreeinclude | { "+
+		withoutHooks+"check-ignore -z --stdin || [ $? = 1 ]; } | tar --null -T - -cf - | tar -xf - -C "+state.ShellQuote(t.Path), "")
+	return err
 }
 
 // An Author is who commits what a run leaves. The zero value is the user as git knows them, or stint where it knows nobody.
@@ -121,7 +79,7 @@ func (t *Tree) commit(run checkout.Shell, message string, author *Author) (marke
 	if merging != "" {
 		args = append(args, "-p", merging)
 	}
-	made, err := run(t.inside(identity(author)+withoutHooks+quote(append(args, tree))), message)
+	made, err := run(t.inside(identity(author)+withoutHooks+state.ShellLine(append(args, tree))), message)
 	if err != nil {
 		return "", err
 	}
@@ -192,7 +150,7 @@ func (t *Tree) attach(run checkout.Shell) (note string, err error) {
 		return "", err
 	}
 	script := "cat " + t.rebases("/autostash") + " 2>/dev/null | sed 's|^............|update " + refs + "work/" + t.Name + "/& &|' | " + withoutHooks + "update-ref --stdin && rm -rf " + t.rebases("") + " && " + withoutHooks + "merge --quit && " +
-		withoutHooks + quote([]string{"read-tree", "--reset", "-u", to}) + " && " + withoutHooks + quote([]string{"update-ref", "-m", "stint: back to the branch", branch, to}) + " && " + withoutHooks + quote([]string{"symbolic-ref", "HEAD", branch})
+		withoutHooks + state.ShellLine([]string{"read-tree", "--reset", "-u", to}) + " && " + withoutHooks + state.ShellLine([]string{"update-ref", "-m", "stint: back to the branch", branch, to}) + " && " + withoutHooks + state.ShellLine([]string{"symbolic-ref", "HEAD", branch})
 	if _, err = run(t.inside(script), ""); err == nil && t.Landing {
 		t.Landing = false
 		err = t.write()
@@ -202,7 +160,7 @@ func (t *Tree) attach(run checkout.Shell) (note string, err error) {
 
 // rebases returns, for the shell, where a rebase that is going on has a file.
 func (t *Tree) rebases(file string) string {
-	return quote([]string{t.admin() + "/rebase-merge" + file, t.admin() + "/rebase-apply" + file})
+	return state.ShellLine([]string{t.admin() + "/rebase-merge" + file, t.admin() + "/rebase-apply" + file})
 }
 
 // tip returns the last commit of the branch: where it is, or was after the last run.
@@ -235,21 +193,17 @@ func (t *Tree) keep(run checkout.Shell) error {
 	branch, work, tip := heads+t.Branch(), refs+"work/"+t.Name+"/", refs+"tip/"+t.Name
 	head := "worktrees/" + filepath.Base(t.admin()) + "/HEAD"
 	script := "cd -P " + state.ShellQuote(t.Root) + ` || exit
-{ for r in ` + quote([]string{head, branch}) + `; do ` + withoutHooks + `reflog --format='%H %gs' "$r" 2>/dev/null; done | sed '/^[0-9a-f]* checkout: /d; s/ .*//' | { ` + withoutHooks + `rev-list --ignore-missing --parents --stdin ` + quote([]string{head, tip, "^" + branch, "--not", "--glob=" + work}) + ` || echo failed; } | awk '{ has[$1]; for (i = 2; i <= NF; i++) old[$i] } END { for (c in has) if (!(c in old)) print "update ` + work + `" substr(c, 1, 12) " " c }'
+{ for r in ` + state.ShellLine([]string{head, branch}) + `; do ` + withoutHooks + `reflog --format='%H %gs' "$r" 2>/dev/null; done | sed '/^[0-9a-f]* checkout: /d; s/ .*//' | { ` + withoutHooks + `rev-list --ignore-missing --parents --stdin ` + state.ShellLine([]string{head, tip, "^" + branch, "--not", "--glob=" + work}) + ` || echo failed; } | awk '{ has[$1]; for (i = 2; i <= NF; i++) old[$i] } END { for (c in has) if (!(c in old)) print "update ` + work + `" substr(c, 1, 12) " " c }'
 ` + withoutHooks + `for-each-ref --format='update ` + tip + ` %(objectname)' ` + state.ShellQuote(branch) + `; } | ` + withoutHooks + `update-ref --stdin`
 	_, err := run(setUp+script, "")
 	return err
 }
 
-// Work is what is on a branch and on no other one but stint's.
+// Work is what is on a branch, and on no other one but stint's.
 type Work struct {
-	State   State  // what can be said of it in a word
-	Tip     string // the last commit
-	Commits int    // that no other branch has
-	Files   int    // that they change, since the branch left that of the checkout, as are the next two
-	Added   int    // lines
-	Removed int
-	Since   string // where the branch left that
+	State        State  `json:"state"`
+	state.Branch        // its files and lines are those since it left the branch of the checkout
+	Since        string `json:"-"` // where that was
 }
 
 // A State is what a worktree is, in a word.
@@ -270,7 +224,8 @@ func (t *Tree) Look(run checkout.Shell) (w Work, err error) {
 	if err := t.find(run); err != nil {
 		return w, err
 	}
-	if w.Tip, err = t.ref(run, heads+t.Branch()); err != nil || w.Tip == "" {
+	w.Name = t.Branch()
+	if w.Tip, err = t.ref(run, heads+w.Name); err != nil || w.Tip == "" {
 		w.State = Missing
 		return w, err
 	}

@@ -188,18 +188,9 @@ const (
 // elsewhere leaves out of a list of commits what other branches have than stint's, also those that were pushed.
 var elsewhere = []string{"--not", "--exclude=" + heads + branchPrefix + "*", "--glob=" + heads + "*", "--exclude=*/" + branchPrefix + "*", "--remotes"}
 
-// quote returns the arguments as the shell reads them.
-func quote(args []string) string {
-	quoted := make([]string, len(args))
-	for i, arg := range args {
-		quoted[i] = state.ShellQuote(arg)
-	}
-	return strings.Join(quoted, " ")
-}
-
 // git runs git at the top of the checkout for which the worktree stands, and returns what it prints without the last line break.
 func (t *Tree) git(run checkout.Shell, args ...string) (string, error) {
-	out, err := run(setUp+withoutHooks+"-C "+state.ShellQuote(t.Root)+" "+quote(args), "")
+	out, err := run(setUp+withoutHooks+"-C "+state.ShellQuote(t.Root)+" "+state.ShellLine(args), "")
 	return strings.TrimSuffix(out, "\n"), err
 }
 
@@ -210,7 +201,7 @@ func (t *Tree) inside(command string) string {
 
 // here runs git in the worktree.
 func (t *Tree) here(run checkout.Shell, args ...string) (string, error) {
-	out, err := run(t.inside(withoutHooks+quote(args)), "")
+	out, err := run(t.inside(withoutHooks+state.ShellLine(args)), "")
 	return strings.TrimSuffix(out, "\n"), err
 }
 
@@ -311,12 +302,6 @@ func isRecent(version string) bool {
 	return major > 2 || major == 2 && minor >= 31
 }
 
-// A SetupError says that the command that sets a new worktree up has failed.
-type SetupError struct{ Err error }
-
-func (e *SetupError) Error() string { return e.Err.Error() }
-func (e *SetupError) Unwrap() error { return e.Err }
-
 // Make makes the worktree, or puts one in order that is there. Nobody but the caller, who has its lock, is at work in it. A new
 // one is from base ("" is HEAD), gets the ignored files that .worktreeinclude names, and is set up by setUp. note says what a user should know.
 func (t *Tree) Make(run checkout.Shell, lane, base string, now time.Time, setUp func() error) (note string, err error) {
@@ -365,7 +350,7 @@ func (t *Tree) Make(run checkout.Shell, lane, base string, now time.Time, setUp 
 		return note, fmt.Errorf(".worktreeinclude: %w", err)
 	}
 	if err := setUp(); err != nil {
-		return note, &SetupError{err}
+		return note, err
 	}
 	t.Ready = true
 	return strings.Trim(note+"; "+back, "; "), t.write()
