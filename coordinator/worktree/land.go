@@ -91,7 +91,7 @@ func (t *Tree) queue(ctx context.Context, target string) (free func() error, err
 func (t *Tree) target(run checkout.Shell, o *Options) (string, error) {
 	name := o.Onto
 	if name == "" {
-		out, err := run(setUp+withoutHooks+"-C "+state.ShellQuote(t.Root)+" symbolic-ref -q HEAD || :", "")
+		out, err := t.sh(run, "", "at_root; ours symbolic-ref -q HEAD || :")
 		if err != nil {
 			return "", err
 		}
@@ -158,7 +158,7 @@ func (t *Tree) tryLand(run checkout.Shell, o *Options, r *Result) (moved bool, e
 		if wrong := t.write(); wrong != nil {
 			return false, errors.Join(err, wrong)
 		}
-		_, wrong := run(t.inside(withoutHooks+"merge -q --no-ff --no-commit "+old+" >/dev/null || :"), "")
+		_, wrong := t.sh(run, "", "inside; ours merge -q --no-ff --no-commit "+old+" >/dev/null || :")
 		err, t.Landing = errors.Join(err, wrong), false
 	}
 	return moved, errors.Join(err, t.keep(run), t.write())
@@ -185,25 +185,13 @@ func (t *Tree) build(run checkout.Shell, mode Mode, old, tip string) (string, er
 	if err != nil {
 		return "", err
 	}
-	if _, err := t.here(run, "checkout", "-q", "--detach", old); err != nil {
-		return "", err
-	}
-	var script string
-	switch mode {
-	case Squash:
-		script = withoutHooks + "merge -q --squash " + tip + " >/dev/null || exit 3\n" + withoutHooks + "diff --cached --quiet --ignore-submodules=none || " + alone + "commit -q -F -"
-	case Merge:
-		script = withoutHooks + "merge -q --no-ff --no-commit " + tip + " >/dev/null || exit 3\n" + alone + "commit -q -F -"
-	case Rebase:
-		script = withoutHooks + "checkout -q --detach " + tip + " && " + alone + "rebase -q " + old + " >/dev/null || exit 3"
-	}
-	out, err := run(t.inside("said=$( ("+script+"\n) 2>&1 ); echo $?; printf %s \"$said\""), message)
+	out, err := t.sh(run, message, `inside; said=$( (build `+state.ShellLine([]string{string(mode), old, tip})+`) 2>&1 ); echo $?; printf %s "$said"`)
 	if err != nil {
 		return "", err
 	}
 	code, said, _ := strings.Cut(strings.Replace(out, "Automatic merge went well; stopped before committing as requested\n", "", 1), "\n")
 	if code == "0" {
-		out, err = run(t.inside(withoutHooks+"reset -q --hard && "+withoutHooks+"rev-parse HEAD"), "") // without what a hook has changed and not committed
+		out, err = t.sh(run, "", "inside; ours reset -q --hard && ours rev-parse HEAD") // without what a hook has changed and not committed
 		return strings.TrimSpace(out), err
 	}
 	files, err := t.here(run, "diff", "--name-only", "--diff-filter=U", "--ignore-submodules=all")
@@ -285,12 +273,11 @@ func (t *Tree) move(run checkout.Shell, target, from, to string) (moved bool, er
 	if err != nil {
 		return false, err
 	}
-	script := withoutHooks + state.ShellLine([]string{"update-ref", "-m", "stint: land " + t.Branch(), heads + target, to, from})
+	checkedOut := ""
 	if inUse {
-		tree := withoutHooks + "read-tree -m -u "
-		script = withoutHooks + "update-index -q --refresh --ignore-submodules >/dev/null; " + tree + from + " " + to + " && { " + script + " || { " + tree + to + " " + from + "; exit 1; }; }"
+		checkedOut = t.Root
 	}
-	if _, err = run(setUp+"cd -P "+state.ShellQuote(t.Root)+" || exit\n"+script, ""); err == nil {
+	if _, err = t.sh(run, "", "at_root; move", heads+target, from, to, checkedOut); err == nil {
 		return false, nil
 	}
 	if now, wrong := t.ref(run, heads+target); wrong == nil && now != from {
@@ -307,13 +294,7 @@ func (t *Tree) resume(run checkout.Shell, tip string) (string, error) {
 		return tip, err
 	}
 	if inUse, wrong := t.isOut(run, strings.TrimPrefix(l.target, heads), t.Root); wrong == nil && inUse {
-		git := withoutHooks
-		_, err = run(setUp+"cd -P "+state.ShellQuote(t.Root)+" || exit\nb="+l.before+" r="+l.result+" \n! "+git+"diff-index --quiet --ignore-submodules=all HEAD || exit 0\nGIT_INDEX_FILE=$("+git+`rev-parse --absolute-git-dir)/index.stint
-export GIT_INDEX_FILE; w=$(`+git+`read-tree HEAD && { `+git+`diff-tree -r -z --name-only --no-renames $b $r; `+git+`ls-files -z --modified; } | `+git+`update-index -z --add --remove --replace --stdin && `+git+`write-tree) || exit
-rm "$GIT_INDEX_FILE"; unset GIT_INDEX_FILE
-[ -z "$(for c in $b $r; do `+git+`diff-tree -r --name-only $c $w; done | sort | uniq -d)" ] || exit 0
-for c in $b $r; do ! `+git+`diff-index --cached --quiet --ignore-submodules=none $c || i=$c; done
-[ -z "$i" ] || { `+git+`read-tree $w && `+git+`update-index -q --refresh --ignore-submodules >/dev/null; `+git+`read-tree -m -u $w HEAD; }`, "")
+		_, err = t.sh(run, "", "at_root; resume", l.before, l.result)
 	}
 	if isIn, wrong := t.isAncestor(run, l.result, l.target); err == nil && wrong == nil && isIn && l.tip == tip {
 		return l.result, nil
@@ -326,7 +307,7 @@ type landing struct{ target, result, before, tip string }
 
 // note notes a landing, before it is made.
 func (t *Tree) note(run checkout.Shell, target, result, before, tip string) error {
-	made, err := run(t.inside(identity(&Author{"stint", "stint@localhost"})+withoutHooks+state.ShellLine([]string{"commit-tree", "-p", result, "-p", before, "-p", tip, "-m", target, result + "^{tree}"})), "")
+	made, err := t.sh(run, "", "inside; commit_as stint stint@localhost; ours", "commit-tree", "-p", result, "-p", before, "-p", tip, "-m", target, result+"^{tree}")
 	if err == nil {
 		_, err = t.git(run, "update-ref", refs+"landed/"+t.Name, strings.TrimSpace(made))
 	}
@@ -435,7 +416,7 @@ func (t *Tree) Drop(run checkout.Shell, now time.Time, force bool) error {
 		}
 	}
 	if !force && t.isThere() {
-		own, err := run(t.inside(withoutHooks+"ls-files -z --others --exclude-standard | "+nul+" | grep '/$' || :"), "")
+		own, err := t.sh(run, "", "inside; ours ls-files -z --others --exclude-standard | lines | grep '/$' || :")
 		if err != nil {
 			return err
 		}
@@ -444,13 +425,7 @@ func (t *Tree) Drop(run checkout.Shell, now time.Time, force bool) error {
 		}
 	}
 	stamp := refs + "dropped/" + t.Name + "/" + now.UTC().Format(stampForm)
-	all := state.ShellLine([]string{heads + t.Branch(), refs + "tip/" + t.Name, refs + "landed/" + t.Name, refs + "work/" + t.Name + "/"})
-	script := `set -- $(` + withoutHooks + `for-each-ref --format='%(objectname)' ` + all + " " + stamp + ` || echo failed)
-[ $# != 0 ] || exit 0
-a=; for c do a="$a -p $c"; done
-c=$(` + withoutHooks + `commit-tree $a -m ` + state.ShellQuote("dropped "+t.Branch()) + ` "$1^{tree}") && ` + withoutHooks + `update-ref ` + state.ShellQuote(stamp) + ` "$c"`
-	cd := setUp + "cd -P " + state.ShellQuote(t.Root) + " || exit\n"
-	if _, err := run(cd+identity(&Author{"stint", "stint@localhost"})+script, ""); err != nil {
+	if _, err := t.sh(run, "", "at_root; drop", stamp); err != nil {
 		return err
 	}
 	if err := removeTree(t.Path); err != nil {
@@ -463,9 +438,7 @@ c=$(` + withoutHooks + `commit-tree $a -m ` + state.ShellQuote("dropped "+t.Bran
 	}
 	for dir := filepath.Dir(t.Path); dir != t.trees.Dir && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
 	}
-	expired := now.Add(-KeepDropped).UTC().Format(stampForm)
-	_, err = run(cd+"{ "+withoutHooks+"for-each-ref --format='delete %(refname)' "+all+"\n"+
-		withoutHooks+"for-each-ref --format='delete %(refname)' "+refs+"dropped/ | awk -F/ '$NF < \""+expired+"\"'; } | "+withoutHooks+"update-ref --stdin", "")
+	_, err = t.sh(run, "", "at_root; forget", now.Add(-KeepDropped).UTC().Format(stampForm))
 	if err == nil {
 		err = durable.Drop(durable.OS, t.file(".json"))
 	}

@@ -14,16 +14,12 @@ import (
 	"stint/state"
 )
 
-// nul turns names that end with a NUL into lines, and back, for the tools between.
-const nul = `tr '\n\0' '\0\n'`
-
 // include copies the ignored files of the checkout that its .worktreeinclude names, which has the form of a .gitignore.
 func (t *Tree) include(run checkout.Shell) error {
 	if _, err := os.Stat(filepath.Join(t.Root, ".worktreeinclude")); err != nil {
 		return nil
 	}
-	_, err := run(setUp+"cd -P "+state.ShellQuote(t.Root)+" || exit\n"+withoutHooks+"ls-files -z --others --ignored --exclude-from=.worktreeinclude | { "+
-		withoutHooks+"check-ignore -z --stdin || [ $? = 1 ]; } | tar --null -T - -cf - | tar -xf - -C "+state.ShellQuote(t.Path), "")
+	_, err := t.sh(run, "", "at_root; ours ls-files -z --others --ignored --exclude-from=.worktreeinclude | { ours check-ignore -z --stdin || [ $? = 1 ]; } | tar --null -T - -cf - | tar -xf - -C", t.Path)
 	return err
 }
 
@@ -42,83 +38,26 @@ func (t *Tree) Save(run checkout.Shell, message string, author *Author) (note st
 	}
 	if note, err = t.settle(run); err == nil && author != nil {
 		var marked string
-		if marked, err = t.commit(run, message, author); marked != "" {
+		if marked, err = t.sh(run, message, "inside; save", author.Name, author.Email); marked != "" {
 			note = strings.Trim(note+"; conflicts are not resolved: "+marked, "; ")
 		}
 	}
 	return note, errors.Join(err, t.keep(run))
 }
 
-// add is the command that puts all that is not ignored into the index, without what repositories in it have. It runs no
-// git status, which would run what their configuration names. What became a directory goes first.
-const addAll = withoutHooks + `diff-files -z --name-only --diff-filter=D --ignore-submodules=all | ` + withoutHooks + `update-index -z --force-remove --stdin && { ` + withoutHooks + `ls-files -z --others --exclude-standard && ` + withoutHooks + `ls-files -z --modified || printf '../failed\\0'; } | ` + nul + ` | grep -av '/$' | ` + nul + ` | ` + withoutHooks + `update-index -z --add --remove --replace --stdin && ` + withoutHooks + `write-tree`
-
-// commit commits what is not committed. marked names the files in which a merge has left marks, with which nothing is committed.
-func (t *Tree) commit(run checkout.Shell, message string, author *Author) (marked string, err error) {
-	merging, err := t.merging(run)
-	if err != nil {
-		return "", err
-	}
-	if marked, err = t.marked(run); err != nil || marked != "" {
-		return marked, err
-	}
-	tree, err := run(t.inside(addAll), "")
-	if err != nil {
-		return "", fmt.Errorf("what is not committed: %w", err)
-	}
-	tree = strings.TrimSpace(tree)
-	head, err := t.here(run, "rev-parse", "HEAD", "HEAD^{tree}")
-	if err != nil {
-		return "", err
-	}
-	parent, was, _ := strings.Cut(head, "\n")
-	if tree == was && merging == "" {
-		return "", nil
-	}
-	args := []string{"commit-tree", "-p", parent}
-	if merging != "" {
-		args = append(args, "-p", merging)
-	}
-	made, err := run(t.inside(identity(author)+withoutHooks+state.ShellLine(append(args, tree))), message)
-	if err != nil {
-		return "", err
-	}
-	if _, err = t.here(run, "update-ref", "-m", "stint: commit what a run has left", "HEAD", strings.TrimSpace(made), parent); err == nil && merging != "" {
-		_, err = t.here(run, "merge", "--quit")
-	}
-	return "", err
-}
-
-// identity sets who commits: the author, or stint where git knows nobody.
-func identity(a *Author) string {
-	if *a == (Author{}) {
-		return withoutHooks + "var GIT_COMMITTER_IDENT >/dev/null 2>&1 && " + withoutHooks + "var GIT_AUTHOR_IDENT >/dev/null 2>&1 || export GIT_AUTHOR_NAME=stint GIT_AUTHOR_EMAIL=stint@localhost GIT_COMMITTER_NAME=stint GIT_COMMITTER_EMAIL=stint@localhost\n"
-	}
-	name, email := state.ShellQuote(a.Name), state.ShellQuote(a.Email)
-	return "export GIT_AUTHOR_NAME=" + name + " GIT_AUTHOR_EMAIL=" + email + " GIT_COMMITTER_NAME=" + name + " GIT_COMMITTER_EMAIL=" + email + "\n"
-}
-
 // merging returns the commit that is being merged; "" if none is.
 func (t *Tree) merging(run checkout.Shell) (string, error) {
-	out, err := run(t.inside(withoutHooks+"rev-parse -q --verify MERGE_HEAD || :"), "")
-	return strings.TrimSpace(out), err
-}
-
-// marked returns the files in which the marks of a merge stand, in one line; "" if there are none.
-func (t *Tree) marked(run checkout.Shell) (string, error) {
-	out, err := run(t.inside(withoutHooks+"diff --name-only --diff-filter=U --ignore-submodules=all -z | xargs -0 sh -c 'for x do grep -q \"^<<<<<<< \" \"$x\" 2>/dev/null && printf \"%s, \" \"$x\"; done; :' sh"), "")
-	return strings.TrimSuffix(out, ", "), err
+	return t.sh(run, "", "inside; ours rev-parse -q --verify MERGE_HEAD || :")
 }
 
 // attach brings HEAD back to the branch. A branch all of whose commits HEAD has goes there; otherwise HEAD's commits are kept beside it.
 func (t *Tree) attach(run checkout.Shell) (note string, err error) {
-	branch := heads + t.Branch()
-	out, err := run(t.inside(`echo "$(`+withoutHooks+`symbolic-ref -q HEAD) $(`+withoutHooks+`rev-parse -q --verify 'HEAD^{commit}')"`), "")
+	out, err := t.sh(run, "", `inside; echo "$(ours symbolic-ref -q HEAD) $(ours rev-parse -q --verify 'HEAD^{commit}')"`)
 	if err != nil {
 		return "", err
 	}
-	on, head, _ := strings.Cut(strings.TrimSuffix(out, "\n"), " ")
-	if on == branch && head != "" && !t.Landing {
+	on, head, _ := strings.Cut(out, " ")
+	if on == heads+t.Branch() && head != "" && !t.Landing {
 		return "", nil
 	}
 	tip, err := t.tip(run) // also of a branch that was deleted
@@ -149,18 +88,11 @@ func (t *Tree) attach(run checkout.Shell) (note string, err error) {
 	if err != nil {
 		return "", err
 	}
-	script := "cat " + t.rebases("/autostash") + " 2>/dev/null | sed 's|^............|update " + refs + "work/" + t.Name + "/& &|' | " + withoutHooks + "update-ref --stdin && rm -rf " + t.rebases("") + " && " + withoutHooks + "merge --quit && " +
-		withoutHooks + state.ShellLine([]string{"read-tree", "--reset", "-u", to}) + " && " + withoutHooks + state.ShellLine([]string{"update-ref", "-m", "stint: back to the branch", branch, to}) + " && " + withoutHooks + state.ShellLine([]string{"symbolic-ref", "HEAD", branch})
-	if _, err = run(t.inside(script), ""); err == nil && t.Landing {
+	if _, err = t.sh(run, "", "inside; back", to); err == nil && t.Landing {
 		t.Landing = false
 		err = t.write()
 	}
 	return note, err
-}
-
-// rebases returns, for the shell, where a rebase that is going on has a file.
-func (t *Tree) rebases(file string) string {
-	return state.ShellLine([]string{t.admin() + "/rebase-merge" + file, t.admin() + "/rebase-apply" + file})
 }
 
 // tip returns the last commit of the branch: where it is, or was after the last run.
@@ -177,10 +109,7 @@ func (t *Tree) tip(run checkout.Shell) (string, error) {
 
 // stash returns a commit on top of parent that has what lies in the worktree; parent if that has all of it.
 func (t *Tree) stash(run checkout.Shell, parent string) (string, error) {
-	script := "t=$(" + addAll + `) || exit
-if [ "$t" = "$(` + withoutHooks + "rev-parse " + state.ShellQuote(parent+"^{tree}") + `)" ]; then echo ` + state.ShellQuote(parent) + `; else ` + identity(&Author{}) + withoutHooks + `commit-tree -p ` + state.ShellQuote(parent) + ` -m "stint: what was not committed" "$t"; fi`
-	out, err := run(t.inside(script), "")
-	return strings.TrimSpace(out), err
+	return t.sh(run, "", "inside; stash", parent)
 }
 
 func (t *Tree) keepCommit(run checkout.Shell, commit string) error {
@@ -190,12 +119,7 @@ func (t *Tree) keepCommit(run checkout.Shell, commit string) error {
 
 // keep notes where the branch is now, and keeps what it no longer has: of the last tip, and of all that HEAD has been since.
 func (t *Tree) keep(run checkout.Shell) error {
-	branch, work, tip := heads+t.Branch(), refs+"work/"+t.Name+"/", refs+"tip/"+t.Name
-	head := "worktrees/" + filepath.Base(t.admin()) + "/HEAD"
-	script := "cd -P " + state.ShellQuote(t.Root) + ` || exit
-{ for r in ` + state.ShellLine([]string{head, branch}) + `; do ` + withoutHooks + `reflog --format='%H %gs' "$r" 2>/dev/null; done | sed '/^[0-9a-f]* checkout: /d; s/ .*//' | { ` + withoutHooks + `rev-list --ignore-missing --parents --stdin ` + state.ShellLine([]string{head, tip, "^" + branch, "--not", "--glob=" + work}) + ` || echo failed; } | awk '{ has[$1]; for (i = 2; i <= NF; i++) old[$i] } END { for (c in has) if (!(c in old)) print "update ` + work + `" substr(c, 1, 12) " " c }'
-` + withoutHooks + `for-each-ref --format='update ` + tip + ` %(objectname)' ` + state.ShellQuote(branch) + `; } | ` + withoutHooks + `update-ref --stdin`
-	_, err := run(setUp+script, "")
+	_, err := t.sh(run, "", "at_root; keep")
 	return err
 }
 
@@ -277,8 +201,7 @@ func (t *Tree) Look(run checkout.Shell) (w Work, err error) {
 
 // since returns the commit at which a branch has left another one; of two without a common one, the empty tree.
 func (t *Tree) since(run checkout.Shell, base, tip string) (string, error) {
-	out, err := run(setUp+withoutHooks+"-C "+state.ShellQuote(t.Root)+" merge-base "+state.ShellQuote(base)+" "+state.ShellQuote(tip)+" || "+withoutHooks+"-C "+state.ShellQuote(t.Root)+" hash-object -t tree /dev/null", "")
-	return strings.TrimSpace(out), err
+	return t.sh(run, "", "at_root; ours merge-base "+state.ShellLine([]string{base, tip})+" || ours hash-object -t tree /dev/null")
 }
 
 // Diff returns what is on the branch since it left that of the checkout, as git prints it; with stat only the sizes.

@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -173,42 +174,31 @@ func (t *Tree) Lock(ctx context.Context, wait time.Duration) (unlock func() erro
 	return lock.Take(ctx, t.file(".lock"), wait)
 }
 
-// setUp begins each command: git asks nobody, and no variable of the caller's leads it elsewhere.
-const setUp = `unset GIT_DIR GIT_COMMON_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE GIT_CONFIG GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_PREFIX
-export GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 GIT_MERGE_AUTOEDIT=no GIT_EDITOR=: GIT_PAGER=cat LC_ALL=C
-`
-
-// withoutHooks are the options of git that let it run nothing but the repository's filters and merge drivers, as the user
-// has configured them; alone is what holds for landing, too.
-const (
-	alone        = "git -c core.fsmonitor=false -c core.quotePath=false -c core.safecrlf=false -c gc.auto=0 -c maintenance.auto=false -c submodule.recurse=false -c log.showSignature=false -c merge.ff=true -c merge.verifySignatures=false -c rebase.updateRefs=false -c advice.detachedHead=false "
-	withoutHooks = alone + "-c core.hooksPath=/dev/null -c commit.gpgSign=false -c core.logAllRefUpdates=true "
-)
+// script has what git does, as functions for the shell.
+//
+//go:embed worktree.sh
+var script string
 
 // elsewhere leaves out of a list of commits what other branches have than stint's, also those that were pushed.
 var elsewhere = []string{"--not", "--exclude=" + heads + branchPrefix + "*", "--glob=" + heads + "*", "--exclude=*/" + branchPrefix + "*", "--remotes"}
 
-// git runs git at the top of the checkout for which the worktree stands, and returns what it prints without the last line break.
+// sh calls what follows the script, in the shell, and returns what it prints without the last line break.
+func (t *Tree) sh(run checkout.Shell, stdin, call string, args ...string) (string, error) {
+	out, err := run("root="+state.ShellQuote(t.Root)+" path="+state.ShellQuote(t.Path)+" admin="+state.ShellQuote(t.admin())+" name="+state.ShellQuote(t.Name)+"\n"+script+call+" "+state.ShellLine(args), stdin)
+	return strings.TrimSuffix(out, "\n"), err
+}
+
+// git runs git at the top of the checkout for which the worktree stands, here in the worktree.
 func (t *Tree) git(run checkout.Shell, args ...string) (string, error) {
-	out, err := run(setUp+withoutHooks+"-C "+state.ShellQuote(t.Root)+" "+state.ShellLine(args), "")
-	return strings.TrimSuffix(out, "\n"), err
+	return t.sh(run, "", "at_root; ours", args...)
 }
-
-// inside returns a command that runs in the worktree, whatever lies there in the place of .git.
-func (t *Tree) inside(command string) string {
-	return setUp + "export GIT_DIR=" + state.ShellQuote(t.admin()) + " GIT_WORK_TREE=" + state.ShellQuote(t.Path) + "\ncd -P " + state.ShellQuote(t.Path) + " || exit\n" + command
-}
-
-// here runs git in the worktree.
 func (t *Tree) here(run checkout.Shell, args ...string) (string, error) {
-	out, err := run(t.inside(withoutHooks+state.ShellLine(args)), "")
-	return strings.TrimSuffix(out, "\n"), err
+	return t.sh(run, "", "inside; ours", args...)
 }
 
 // ref returns the commit of a ref; "" if there is none.
 func (t *Tree) ref(run checkout.Shell, name string) (string, error) {
-	out, err := run(setUp+withoutHooks+"-C "+state.ShellQuote(t.Root)+" rev-parse -q --verify "+state.ShellQuote(name+"^{commit}")+" || :", "")
-	return strings.TrimSuffix(out, "\n"), err
+	return t.sh(run, "", "at_root; ours rev-parse -q --verify "+state.ShellQuote(name+"^{commit}")+" || :")
 }
 
 // isAncestor reports whether all commits of one are commits of the other.

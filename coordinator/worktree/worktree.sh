@@ -1,0 +1,96 @@
+# What git does for the worktree at $path, which stands for the checkout at $root: $admin is the directory in the repository that
+# has its HEAD and index, $name the session's. What is called comes behind this, and begins with at_root or inside.
+unset GIT_DIR GIT_COMMON_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE GIT_CONFIG GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_PREFIX
+export GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 GIT_MERGE_AUTOEDIT=no GIT_EDITOR=: GIT_PAGER=cat LC_ALL=C
+branch=refs/heads/stint/$name tip=refs/stint/tip/$name landed=refs/stint/landed/$name work=refs/stint/work/$name/
+# theirs is git with the user's hooks and signature. ours runs nothing but filters and merge drivers.
+theirs() { git -c core.fsmonitor=false -c core.quotePath=false -c core.safecrlf=false -c gc.auto=0 -c maintenance.auto=false -c submodule.recurse=false -c log.showSignature=false -c merge.ff=true -c merge.verifySignatures=false -c rebase.updateRefs=false -c advice.detachedHead=false "$@"; }
+ours() { theirs -c core.hooksPath=/dev/null -c commit.gpgSign=false -c core.logAllRefUpdates=true "$@"; }
+at_root() { cd -P "$root" || exit; }
+inside() { export GIT_DIR="$admin" GIT_WORK_TREE="$path"; cd -P "$path" || exit; } # whatever lies there in the place of .git
+lines() { tr '\n\0' '\0\n'; } # between names that end with a NUL, and lines
+# commit_as NAME EMAIL sets who commits: without a name the user, or stint where git knows nobody.
+commit_as() {
+	[ -n "$1" ] || { ours var GIT_COMMITTER_IDENT && ours var GIT_AUTHOR_IDENT; } >/dev/null 2>&1 && [ -z "$1" ] && return
+	export GIT_AUTHOR_NAME="${1:-stint}" GIT_AUTHOR_EMAIL="${2:-stint@localhost}" GIT_COMMITTER_NAME="${1:-stint}" GIT_COMMITTER_EMAIL="${2:-stint@localhost}"
+}
+# add_all puts all that is not ignored into the index, without what repositories in it have, and prints the tree. It runs no git
+# status, which would run what their configuration names. What has become a directory goes first.
+add_all() {
+	ours diff-files -z --name-only --diff-filter=D --ignore-submodules=all | ours update-index -z --force-remove --stdin &&
+		{ ours ls-files -z --others --exclude-standard && ours ls-files -z --modified || printf '../failed\0'; } | lines | grep -av '/$' | lines |
+		ours update-index -z --add --remove --replace --stdin && ours write-tree
+}
+# save NAME EMAIL commits on HEAD what is not committed, with the message on stdin. Where a merge has left marks it commits nothing, and prints the files.
+save() {
+	x=$(ours diff --name-only --diff-filter=U --ignore-submodules=all -z | xargs -0 sh -c 'for x do ! grep -q "^<<<<<<< " "$x" 2>/dev/null || printf "%s, " "$x"; done' sh) || exit
+	[ -z "$x" ] || { echo "${x%, }" && return; }
+	m=$(ours rev-parse -q --verify MERGE_HEAD)
+	h=$(ours rev-parse HEAD) && t=$(add_all) || exit
+	[ "$t" != "$(ours rev-parse 'HEAD^{tree}')" ] || [ -n "$m" ] || return 0
+	commit_as "$1" "$2"
+	c=$(ours commit-tree -p "$h" ${m:+-p "$m"} -F - "$t") && ours update-ref -m 'stint: commit what a run has left' HEAD "$c" "$h" || exit
+	[ -z "$m" ] || ours merge --quit
+}
+# stash PARENT prints a commit on top of that which has what lies in the worktree; PARENT if that has all of it.
+stash() {
+	t=$(add_all) || exit
+	[ "$t" != "$(ours rev-parse "$1^{tree}")" ] || { echo "$1" && return; }
+	commit_as '' && ours commit-tree -p "$1" -m 'stint: what was not committed' "$t"
+}
+# back COMMIT ends what is going on, and puts files, index, branch and HEAD there. What a rebase has put aside is kept.
+back() {
+	cat "$admin/rebase-merge/autostash" "$admin/rebase-apply/autostash" 2>/dev/null | sed "s|^............|update $work& &|" | ours update-ref --stdin &&
+		rm -rf "$admin/rebase-merge" "$admin/rebase-apply" && ours merge --quit && ours read-tree --reset -u "$1" &&
+		ours update-ref -m 'stint: back to the branch' "$branch" "$1" && ours symbolic-ref HEAD "$branch"
+}
+# keep notes where the branch is now, and keeps what it no longer has: of the last tip, and of all that HEAD has been since.
+keep() {
+	h=worktrees/${admin##*/}/HEAD
+	{
+		for r in "$h" "$branch"; do ours reflog --format='%H %gs' "$r" 2>/dev/null; done | sed '/^[0-9a-f]* checkout: /d; s/ .*//' |
+			{ ours rev-list --ignore-missing --parents --stdin "$h" "$tip" "^$branch" --not --glob="$work" || echo failed; } |
+			awk -v work="$work" '{ has[$1]; for (i = 2; i <= NF; i++) old[$i] } END { for (c in has) if (!(c in old)) print "update " work substr(c, 1, 12) " " c }'
+		ours for-each-ref --format="update $tip %(objectname)" "$branch"
+	} | ours update-ref --stdin
+}
+# build MODE TARGET TIP makes, without a branch, the commit that lands, with the message on stdin; 3: there are conflicts.
+build() {
+	ours checkout -q --detach "$2" || exit
+	case $1 in
+	squash) ours merge -q --squash "$3" >/dev/null || exit 3; ours diff --cached --quiet --ignore-submodules=none || theirs commit -q -F - ;;
+	merge) ours merge -q --no-ff --no-commit "$3" >/dev/null || exit 3; theirs commit -q -F - ;;
+	rebase) ours checkout -q --detach "$3" && theirs rebase -q "$2" >/dev/null || exit 3 ;;
+	esac
+}
+# move BRANCH FROM TO CHECKED_OUT moves a branch, and first the checkout at $root where that has it.
+move() {
+	[ -z "$4" ] || { ours update-index -q --refresh --ignore-submodules >/dev/null; ours read-tree -m -u "$2" "$3" || exit; }
+	ours update-ref -m "stint: land stint/$name" "$1" "$3" "$2" || { [ -z "$4" ] || ours read-tree -m -u "$3" "$2"; exit 1; }
+}
+# resume BEFORE RESULT brings the checkout at $root, which was clean when a landing began that was cut off, to where its branch is, if all
+# that is changed in it is as before the landing, or as after it.
+resume() {
+	! ours diff-index --quiet --ignore-submodules=all HEAD || return 0
+	export GIT_INDEX_FILE="$(ours rev-parse --absolute-git-dir)/index.stint"
+	w=$(ours read-tree HEAD && { ours diff-tree -r -z --name-only --no-renames "$1" "$2"; ours ls-files -z --modified; } | ours update-index -z --add --remove --replace --stdin && ours write-tree) || exit
+	rm "$GIT_INDEX_FILE"; unset GIT_INDEX_FILE
+	[ -z "$(for c in "$1" "$2"; do ours diff-tree -r --name-only "$c" "$w"; done | sort | uniq -d)" ] || return 0
+	i=
+	for c in "$1" "$2"; do ! ours diff-index --cached --quiet --ignore-submodules=none "$c" || i=$c; done
+	[ -z "$i" ] || { ours read-tree "$w" && ours update-index -q --refresh --ignore-submodules >/dev/null; ours read-tree -m -u "$w" HEAD; }
+}
+# drop STAMP EXPIRED keeps all that the branch and its refs have under STAMP; forget removes them, and what was dropped before EXPIRED.
+refs() { ours for-each-ref --format="$1" "$branch" "$tip" "$landed" "$work"; }
+drop() {
+	set -- "$1" $(refs '%(objectname)' && ours for-each-ref --format='%(objectname)' "$1" || echo failed)
+	stamp=$1 a=
+	shift
+	[ $# != 0 ] || return 0
+	for c do a="$a -p $c"; done
+	commit_as stint stint@localhost
+	c=$(ours commit-tree $a -m "dropped stint/$name" "$1^{tree}") && ours update-ref "$stamp" "$c"
+}
+forget() {
+	{ refs 'delete %(refname)'; ours for-each-ref --format='delete %(refname)' refs/stint/dropped/ | awk -F/ -v t="$1" '$NF < t'; } | ours update-ref --stdin
+}
