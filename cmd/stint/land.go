@@ -26,21 +26,7 @@ const mostConflicts = 2
 func (a *app) landCommand() *cobra.Command {
 	var o worktree.Options
 	var squash, merge, rebase, undo bool
-	c := a.withJSON(command("land [OPTIONS] ID|SESSION", "land what is on the branch of a worktree on another branch", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		ctx := c.Context()
-		found, err := a.needTree(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		cfg, err := a.base()
-		if err != nil {
-			return err
-		}
-		unlock, err := found.take(ctx, cfg, false)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = unlock() }() // the process ends
+	c := a.withJSON(command("land [OPTIONS] ID|SESSION", "land what is on the branch of a worktree on another branch", cobra.ExactArgs(1), a.withTree(false, func(ctx context.Context, found *foundTree, cfg *Config) error {
 		if undo {
 			r, err := found.Undo(ctx, found.run)
 			if err != nil {
@@ -57,14 +43,15 @@ func (a *app) landCommand() *cobra.Command {
 		o.Protected = cfg.forWorkspace(found.Path).Protected
 		var last wire.TaskView // none, if all were removed
 		if found.last.ID != "" {
+			var err error
 			if last, err = a.task(ctx, found.last.ID); err != nil {
 				return err
 			}
 		}
-		o.Verify = func() error { return a.verifyLanding(ctx, &found, &last) }
+		o.Verify = func() error { return a.verifyLanding(ctx, found, &last) }
 		r, err := found.Land(ctx, found.run, &o)
 		if conflict, ok := errors.AsType[*worktree.ConflictError](err); ok {
-			return a.resolve(ctx, &found, &last, conflict, errors.Join(unlock()))
+			return a.resolve(ctx, found, &last, conflict)
 		}
 		if err != nil {
 			return err
@@ -74,7 +61,7 @@ func (a *app) landCommand() *cobra.Command {
 			text = "nothing to land: " + r.Target + " has all of " + found.Branch()
 		}
 		return a.print(map[string]string{"target": r.Target, "commit": r.Commit, "before": r.Before}, text)
-	}, a.completeTrees))
+	}), a.completeTrees))
 	f := c.Flags()
 	f.StringVar(&o.Onto, "onto", "", "the `branch` to land on; by default the one that is checked out in the task's directory")
 	f.BoolVar(&squash, "squash", false, "as one commit (the default)")
@@ -105,10 +92,10 @@ func (a *app) verifyLanding(ctx context.Context, found *foundTree, last *wire.Ta
 }
 
 // resolve queues the task that is to resolve the conflicts of a landing, which lie in the worktree.
-func (a *app) resolve(ctx context.Context, found *foundTree, last *wire.TaskView, conflict *worktree.ConflictError, err error) error {
+func (a *app) resolve(ctx context.Context, found *foundTree, last *wire.TaskView, conflict *worktree.ConflictError) error {
 	refused := &cliError{code: exitFailure, message: fmt.Sprintf("nothing has landed: %v", conflict), try: fmt.Sprintf("git commit in %s once they are resolved, then stint land %s", found.Path, found.Name)}
-	if found.Conflicts > mostConflicts || err != nil {
-		return errors.Join(refused, err)
+	if found.Conflicts > mostConflicts {
+		return refused
 	}
 	spec := task.TaskSpec{
 		Prompt: fmt.Sprintf("The work on branch %s is to land on %s, which has other changes in the same places. A merge of %[2]s has been begun in this checkout, and these files have git's conflict marks (<<<<<<<, =======, >>>>>>>):\n\n%s\n\n"+
@@ -131,25 +118,8 @@ func (a *app) resolve(ctx context.Context, found *foundTree, last *wire.TaskView
 
 func (a *app) dropCommand() *cobra.Command {
 	var force bool
-	c := command("drop [OPTIONS] ID|SESSION", "remove a worktree and its branch", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		ctx := c.Context()
-		found, err := a.needTree(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		if len(found.open) > 0 {
-			return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is to work in the worktree of %s", shortID(found.open[0].ID), found.Name), try: "stint cancel " + shortID(found.open[0].ID)}
-		}
-		cfg, err := a.base()
-		if err != nil {
-			return err
-		}
-		unlock, err := found.take(ctx, cfg, true)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = unlock() }() // the process ends
-		err = found.Drop(found.run, time.Now(), force)
+	c := command("drop [OPTIONS] ID|SESSION", "remove a worktree and its branch", cobra.ExactArgs(1), a.withTree(true, func(_ context.Context, found *foundTree, _ *Config) error {
+		err := found.Drop(found.run, time.Now(), force)
 		if left, ok := errors.AsType[*worktree.UnlandedError](err); ok {
 			for _, commit := range left.Commits {
 				a.hint("stint: not landed: %s\n", escapeText(oneLine(commit)))
@@ -160,28 +130,14 @@ func (a *app) dropCommand() *cobra.Command {
 			a.hint("stint: what was on %s stays below refs/stint/dropped/%s for 30 days\n", found.Branch(), found.Name)
 		}
 		return err
-	}, a.completeTrees)
+	}), a.completeTrees)
 	c.Flags().BoolVar(&force, "force", false, "also with commits that have not landed; they stay below refs/stint/dropped/ for 30 days")
 	return c
 }
 
 func (a *app) prCommand() *cobra.Command {
 	var onto, remote string
-	c := command("pr [OPTIONS] ID|SESSION", "push the branch of a worktree, and open a pull request with gh", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		ctx := c.Context()
-		found, err := a.needTree(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		cfg, err := a.base()
-		if err != nil {
-			return err
-		}
-		unlock, err := found.take(ctx, cfg, false)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = unlock() }() // the process ends
+	c := command("pr [OPTIONS] ID|SESSION", "push the branch of a worktree, and open a pull request with gh", cobra.ExactArgs(1), a.withTree(false, func(ctx context.Context, found *foundTree, cfg *Config) error {
 		w, err := found.Look(found.run)
 		if err != nil {
 			return err
@@ -212,7 +168,7 @@ func (a *app) prCommand() *cobra.Command {
 			return fmt.Errorf("%s is pushed; gh pr create: %w: %s", found.Branch(), err, strings.TrimSpace(out))
 		}
 		return printText(a.stdout, out)
-	}, a.completeTrees)
+	}), a.completeTrees)
 	c.Flags().StringVar(&onto, "onto", "", "the `branch` that is to take it; by default that of the repository on GitHub")
 	c.Flags().StringVar(&remote, "remote", "origin", "the `remote` to push to")
 	return c

@@ -107,8 +107,31 @@ func (a *app) needTree(ctx context.Context, ref string) (foundTree, error) {
 	return found, err
 }
 
+// withTree returns what a command does that has the worktree which it names for itself.
+func (a *app) withTree(isDropped bool, do func(ctx context.Context, found *foundTree, cfg *Config) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		found, err := a.needTree(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		cfg, err := a.base()
+		if err != nil {
+			return err
+		}
+		unlock, err := found.take(c.Context(), cfg, isDropped)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unlock() }() // the process ends
+		return do(c.Context(), &found, cfg)
+	}
+}
+
 // take locks a worktree in which nothing is at work, and commits what lies there, unless commit is off or it is dropped.
 func (f *foundTree) take(ctx context.Context, cfg *Config, isDropped bool) (unlock func() error, err error) {
+	if isDropped && len(f.open) > 0 {
+		return nil, &cliError{code: exitBusy, message: fmt.Sprintf("task %s is to work in the worktree of %s", shortID(f.open[0].ID), f.Name), try: "stint cancel " + shortID(f.open[0].ID)}
+	}
 	if i := slices.IndexFunc(f.open, func(v wire.TaskView) bool { return v.Status == state.Running }); i >= 0 {
 		return nil, &cliError{code: exitBusy, message: fmt.Sprintf("task %s is at work in the worktree of %s", shortID(f.open[i].ID), f.Name), try: "stint wait " + shortID(f.open[i].ID)}
 	}

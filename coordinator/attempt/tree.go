@@ -45,6 +45,11 @@ func (a *Attempts) treeOf(t *state.Task) (*worktree.Tree, error) {
 func (a *Attempts) enterTree(r *Run, t *state.Task) (leave func(), wrong *task.Outcome) {
 	leave = func() {}
 	failed := func(class state.Class, err error) *task.Outcome {
+		if errors.Is(context.Cause(r.Ctx), task.ErrCanceled) {
+			class = state.ClassCanceled
+		} else if r.Ctx.Err() != nil {
+			class = state.ClassInterrupted
+		}
 		return &task.Outcome{Class: class, ExitCode: -1, Error: err.Error(), Shortage: task.ShortageOf(err)}
 	}
 	tree, err := a.treeOf(t)
@@ -55,12 +60,9 @@ func (a *Attempts) enterTree(r *Run, t *state.Task) (leave func(), wrong *task.O
 		return leave, nil
 	}
 	unlock, err := tree.Lock(r.Ctx, landLimit)
-	switch {
-	case errors.Is(err, lock.ErrLocked):
+	if errors.Is(err, lock.ErrLocked) {
 		return leave, failed(state.ClassSessionBusy, fmt.Errorf("the worktree of %s is in use: it is being landed, or another session works there", tree.Name))
-	case errors.Is(err, task.ErrCanceled), errors.Is(err, task.ErrShutdown):
-		return leave, failed(state.ClassInterrupted, err)
-	case err != nil:
+	} else if err != nil {
 		return leave, failed(state.ClassSetup, err)
 	}
 	leave = func() { a.tasks.TroubleUnlessStopped("a worktree could not be unlocked", unlock()) }
@@ -78,16 +80,11 @@ func (a *Attempts) enterTree(r *Run, t *state.Task) (leave func(), wrong *task.O
 			err = errors.Join(top.MkdirAll(strings.TrimPrefix(t.Workspace, tree.Path+"/"), durable.DirMode), top.Close())
 		}
 	}
-	switch {
-	case err == nil:
-		r.tree = tree
-		return leave, nil
-	case errors.Is(context.Cause(r.Ctx), task.ErrCanceled):
-		return leave, failed(state.ClassCanceled, err)
-	case r.Ctx.Err() != nil:
-		return leave, failed(state.ClassInterrupted, err)
+	if err != nil {
+		return leave, failed(state.ClassSetup, fmt.Errorf("the worktree: %w", err))
 	}
-	return leave, failed(state.ClassSetup, fmt.Errorf("the worktree: %w", err))
+	r.tree = tree
+	return leave, nil
 }
 
 // setUpTree runs the command that sets a new worktree up.
