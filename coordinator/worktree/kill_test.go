@@ -260,10 +260,10 @@ func TestCutOffAnywhere(t *testing.T) {
 func TestHalfCheckedOut(t *testing.T) {
 	t.Parallel()
 	for _, half := range []struct{ name, at, dir, files, refuse string }{
-		{"worktree", "checkout -q --detach", "tree", "echo mine >c; echo new >x; touch $(git rev-parse --git-path index.lock)", ""},
-		{"checkout", "read-tree -m -u", "root", "sed -i s/5/five/ a; echo 1 >b", ""},
-		{"moved checkout", "read-tree -m -u", "root", "git read-tree -m -u main $(git -C $TREE rev-parse HEAD)", ""},
-		{"edited checkout", "read-tree -m -u", "root", "sed -i s/5/five/ a; echo 1 >b; echo mine >>c", "has changes that are not committed"},
+		{"worktree", "(build ", "tree", "echo mine >c; echo new >x; touch $(git rev-parse --git-path index.lock)", ""},
+		{"checkout", "at_root; move ", "root", "sed -i s/5/five/ a; echo 1 >b", ""},
+		{"moved checkout", "at_root; move ", "root", "git read-tree -m -u main $(git -C $TREE rev-parse HEAD)", ""},
+		{"edited checkout", "at_root; move ", "root", "sed -i s/5/five/ a; echo 1 >b; echo mine >>c", "has changes that are not committed"},
 	} {
 		t.Run(half.name, func(t *testing.T) {
 			t.Parallel()

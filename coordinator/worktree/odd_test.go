@@ -377,7 +377,7 @@ func TestUndoLosesNoCommit(t *testing.T) {
 	must(t, err)
 	done := false
 	_, err = tree.Undo(context.Background(), func(command, stdin string) (string, error) {
-		if !done && strings.Contains(command, "read-tree -m -u") {
+		if !done && strings.Contains(command, "at_root; move ") {
 			done = true
 			p.in(p.root, "echo c >c; git add c; git commit -qm c")
 		}
