@@ -259,7 +259,7 @@ func TestTopLevel(t *testing.T) {
 // opens has the files, or where that is not enough the functions, that use one of them, and why they may.
 var opens = map[string]string{
 	"cgroup.go":                    "the kernel's files",
-	"proc_linux.go":                "the kernel's files",
+	"proc.go readOnce":             "the kernel's files",
 	"metrics.go process":           "the kernel's files",
 	"tcp.go readTables":            "the kernel's files",
 	"supervise.go openInput":       "/dev/null",

@@ -192,6 +192,7 @@ func (t *Tree) sh(run checkout.Shell, stdin, call string, args ...string) (strin
 func (t *Tree) git(run checkout.Shell, args ...string) (string, error) {
 	return t.sh(run, "", "at_root; ours", args...)
 }
+
 func (t *Tree) here(run checkout.Shell, args ...string) (string, error) {
 	return t.sh(run, "", "inside; ours", args...)
 }
