@@ -409,7 +409,7 @@ func newRegistry() huma.Registry {
 	})
 	for t, as := range map[reflect.Type]reflect.Type{
 		reflect.TypeFor[state.Task](): reflect.TypeFor[wire.TaskView](), reflect.TypeFor[state.Status](): reflect.TypeFor[statusSchema](),
-		reflect.TypeFor[request.Task](): reflect.TypeFor[task.TaskSpec](), reflect.TypeFor[request.Tasks](): reflect.TypeFor[[]task.TaskSpec](),
+		reflect.TypeFor[request.Task](): reflect.TypeFor[task.TaskSpec](), reflect.TypeFor[request.Tasks](): reflect.TypeFor[[]task.TaskSpec](), reflect.TypeFor[request.Batch](): reflect.TypeFor[[]task.TaskSpec](),
 		reflect.TypeFor[request.Patch](): reflect.TypeFor[patchSchema](), reflect.TypeFor[state.Class](): reflect.TypeFor[classSchema](), reflect.TypeFor[task.Code](): reflect.TypeFor[codeSchema](),
 	} {
 		r.RegisterTypeAlias(t, as)

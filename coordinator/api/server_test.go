@@ -106,8 +106,8 @@ func TestRequests(t *testing.T) {
 		{"POST", "/v1/tasks", jsonType, `{"prompt":"x","notBefore":"soon"}`, 422, "invalid", "notBefore: expected a time"},
 		{"POST", "/v1/tasks", "application/x+json", `{"prompt":"x"}`, 415, "invalid", "application/json"},
 		{"POST", "/v1/tasks/batch", jsonType, `[{"prompt":"x"},{"prompt":"y"}]`, 201, "", `{"tasks":[{"id":"`},
-		{"POST", "/v1/tasks/batch", jsonType, `{"tasks":[{"prompt":"x"}]}`, 422, "invalid", "tasks: unknown field"},
-		{"POST", "/v1/tasks/batch", jsonType, `"x"`, 422, "invalid", "expected an object"},
+		{"POST", "/v1/tasks/batch", jsonType, `{"tasks":[{"prompt":"x"}]}`, 422, "invalid", "the body is not a list of tasks"},
+		{"POST", "/v1/tasks/batch", jsonType, `"x"`, 422, "invalid", "the body is not a list of tasks"},
 		{"POST", "/v1/tasks/batch", jsonType, `[{"prompt":`, 400, "invalid", "the body is not JSON"},
 
 		{"POST", "/v1/tasks/aa-2/hold", "", "", 200, "", `"hold":true`},

@@ -35,8 +35,8 @@ func (s *Server) submitRoutes() {
 		http.StatusConflict, http.StatusTooManyRequests).upTo(wire.MaxList).alias("/tasks"), func(ctx context.Context, in *submitInput[request.Task]) (*submitOutput, error) {
 		return s.submit(ctx, string(in.Key), &in.Body)
 	})
-	register(s, op(http.MethodPost, "/v1/tasks/batch", "submit-tasks", "Submit a list of tasks", "All of them are accepted, or none. A single task is taken as one, as at /v1/tasks. 201: some are new, and durable. 200: all exist already. "+spellings,
-		http.StatusConflict, http.StatusTooManyRequests).upTo(wire.MaxList), func(ctx context.Context, in *submitInput[request.Tasks]) (*submitOutput, error) {
+	register(s, op(http.MethodPost, "/v1/tasks/batch", "submit-tasks", "Submit a list of tasks", "All of them are accepted, or none. 201: some are new, and durable. 200: all exist already. "+spellings,
+		http.StatusConflict, http.StatusTooManyRequests).upTo(wire.MaxList), func(ctx context.Context, in *submitInput[request.Batch]) (*submitOutput, error) {
 		return s.submit(ctx, string(in.Key), &in.Body.Task)
 	})
 

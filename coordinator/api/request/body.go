@@ -4,6 +4,7 @@
 package request
 
 import (
+	"encoding/json"
 	"slices"
 
 	"stint/coordinator/task"
@@ -17,6 +18,18 @@ type Task struct{ task.Specs }
 
 // Tasks is a [Task] that is described as a list.
 type Tasks struct{ Task }
+
+// A Batch is Tasks that are no single task.
+type Batch struct{ Tasks }
+
+// read decodes a body.
+func (b *Batch) read(data []byte) error {
+	err := task.Decode(data, &b.Specs)
+	if !b.IsList && json.Valid(data) {
+		return task.Invalid("send [{…}, …]; a single task goes to /v1/tasks", "the body is not a list of tasks")
+	}
+	return err
+}
 
 // A Patch is a body with a merge patch that has the names of TaskSpec, in JSON. Its kinds are right;
 // what its values say is the coordinator's to check.
