@@ -82,7 +82,7 @@ func (t *Tree) Land(ctx context.Context, run checkout.Shell, o *Options) (r Resu
 	return r, fmt.Errorf("somebody moves %s all the time: try again", r.Target)
 }
 
-// queue waits until nobody else lands on a branch, and keeps them out.
+// queue waits until nobody else lands on a branch, and keeps them out; with "" it is about what reads all worktrees.
 func (t *Tree) queue(ctx context.Context, target string) (free func() error, err error) {
 	return lock.Take(ctx, filepath.Join(t.trees.State, fmt.Sprintf("land-%x.lock", sha256.Sum256([]byte(t.common+"\n"+target)))[:21]), 24*time.Hour)
 }
@@ -227,7 +227,7 @@ func (t *Tree) message(run checkout.Shell, mode Mode, old, tip string) (string, 
 
 // isOut reports whether a branch is checked out in a directory. In another one is an error.
 func (t *Tree) isOut(run checkout.Shell, branch, dir string) (is bool, err error) {
-	list, err := t.git(run, "worktree", "list", "--porcelain")
+	list, err := t.inTurn(run, "worktree", "list", "--porcelain")
 	top := ""
 	for line := range strings.Lines(list) {
 		line = strings.TrimSuffix(line, "\n")
@@ -432,7 +432,7 @@ func (t *Tree) Drop(run checkout.Shell, now time.Time, force bool) error {
 		return err
 	}
 	if t.admin() != "" {
-		if _, err := t.git(run, "worktree", "remove", "--force", "--force", t.Path); err != nil {
+		if _, err := t.inTurn(run, "worktree", "remove", "--force", "--force", t.Path); err != nil {
 			return err
 		}
 	}

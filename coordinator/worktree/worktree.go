@@ -193,6 +193,16 @@ func (t *Tree) git(run checkout.Shell, args ...string) (string, error) {
 	return t.sh(run, "", "at_root; ours", args...)
 }
 
+// inTurn runs a git that reads the files of all worktrees. It fails at one that another git is making, so one runs at a time.
+func (t *Tree) inTurn(run checkout.Shell, args ...string) (string, error) {
+	free, err := t.queue(context.Background(), "") // what is waited for has a limit
+	if err != nil {
+		return "", err
+	}
+	out, err := t.git(run, args...)
+	return out, errors.Join(err, free())
+}
+
 func (t *Tree) here(run checkout.Shell, args ...string) (string, error) {
 	return t.sh(run, "", "inside; ours", args...)
 }
@@ -363,7 +373,7 @@ func (t *Tree) add(run checkout.Shell, base string, isNew bool) (note string, er
 		return "", err
 	}
 	if t.admin() != "" { // of one that is gone, or that was being made; git locks that
-		if _, err := t.git(run, "worktree", "remove", "--force", "--force", t.Path); err != nil {
+		if _, err := t.inTurn(run, "worktree", "remove", "--force", "--force", t.Path); err != nil {
 			return "", err
 		}
 	}
@@ -387,11 +397,11 @@ func (t *Tree) add(run checkout.Shell, base string, isNew bool) (note string, er
 		if kept != "" {
 			note = "its branch was deleted, and is back where it was after the last run"
 		}
-		if _, err := t.git(run, "branch", "--force", "--no-track", branch, cmp.Or(kept, base)); err != nil {
+		if _, err := t.inTurn(run, "branch", "--force", "--no-track", branch, cmp.Or(kept, base)); err != nil {
 			return "", err
 		}
 	}
-	if _, err = t.git(run, "worktree", "add", t.Path, branch); err == nil {
+	if _, err = t.inTurn(run, "worktree", "add", t.Path, branch); err == nil {
 		err = t.keep(run)
 	}
 	return note, err
