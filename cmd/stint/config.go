@@ -133,12 +133,7 @@ var keys = slices.Concat([]key{
 	textKey("worktree_setup", "", "shell command that is run once in each new worktree, such as npm ci", func(c *Config) *string { return &c.WorktreeSetup }).perWorkspace(),
 	durationKey("worktree_setup_timeout", "10m", "longest run of that command; 0: no limit", func(c *Config) *time.Duration { return &c.SetupTimeout }).perWorkspace(),
 	numberKey("max_worktrees", "50", 0, 10_000, "worktrees at a time; a task that needs another one waits until one is dropped; 0: no limit", func(c *Config) *int { return &c.MaxWorktrees }),
-	valueKey(kindText, "commit", "always", "whether what a run leaves in a worktree is committed on its branch: always, or never", func(c *Config) *bool { return &c.CommitLeft }, parseCommit, func(left bool) string {
-		if left {
-			return "always"
-		}
-		return "never"
-	}).perWorkspace(),
+	choiceKey("commit", "always", "whether what a run leaves in a worktree is committed on its branch: always, or never", func(c *Config) *string { return &c.Commit }, "always", queue.CommitNever).perWorkspace(),
 	valueKey(kindText, "commit_author", "", "who commits that: NAME <EMAIL>; empty: you, as git knows you", func(c *Config) *worktree.Author { return &c.CommitAuthor }, parseAuthor, func(a worktree.Author) string {
 		if a == (worktree.Author{}) {
 			return ""
@@ -234,14 +229,6 @@ var keys = slices.Concat([]key{
 	checkedKey("litellm_key_ref", "", "key of an administrator of that proxy: a file of mode 600 that has it, or env:NAME", func(c *Config) *string { return &c.Fleet.LiteLLM.KeyRef }, checkRef).in("litellm"),
 	numberKey("litellm_alert_below", "10", 0, 1_000_000, "dollars that a key has left when the job key_balance_alert tells of it", func(c *Config) *int { return &c.Fleet.LiteLLM.AlertBelow }).in("litellm"),
 })
-
-// parseCommit reads whether what is left in worktrees is committed.
-func parseCommit(s string) (bool, error) {
-	if s != "always" && s != "never" {
-		return false, fmt.Errorf("%q is neither always nor never", s)
-	}
-	return s == "always", nil
-}
 
 // parseAuthor reads who commits.
 func parseAuthor(s string) (a worktree.Author, err error) {

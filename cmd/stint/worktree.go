@@ -17,6 +17,7 @@ import (
 	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/checkout"
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/coordinator/worktree"
 	"stint/ledger/lock"
@@ -144,7 +145,7 @@ func (f *foundTree) take(ctx context.Context, cfg *Config, isDropped bool) (unlo
 	}
 	set := cfg.forWorkspace(f.Path)
 	author := &set.CommitAuthor
-	if !set.CommitLeft {
+	if set.Commit == queue.CommitNever {
 		author = nil
 	}
 	_, err = f.Save(f.run, "Work in "+f.Name+"\n", author)

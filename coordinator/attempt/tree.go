@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"stint/coordinator/queue"
 	"stint/coordinator/task"
 	"stint/coordinator/worktree"
 	"stint/ledger/durable"
@@ -120,7 +121,7 @@ func (a *Attempts) saveTree(r *Run, t *state.Task) {
 	ctx, set := context.WithoutCancel(r.Ctx), a.tasks.Workspace(t.Workspace)
 	run := a.shell(ctx, r, t, tree.Root, tree.Root, treeName, treeLimit)
 	author := &set.CommitAuthor
-	if !set.CommitLeft {
+	if set.Commit == queue.CommitNever {
 		author = nil
 	}
 	note, err := tree.Save(run, commitMessage(t), author)

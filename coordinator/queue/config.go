@@ -164,7 +164,7 @@ type WorkspaceSettings struct {
 	Isolation     string          // of tasks that do not say, as in the ledger; "": in the workspace
 	WorktreeSetup string          // command that sets a new worktree up; "": none
 	SetupTimeout  time.Duration   // of that; 0: no limit
-	CommitLeft    bool            // what a run leaves in a worktree is committed
+	Commit        string          // always or never: whether what a run leaves in a worktree is committed; "": always
 	CommitAuthor  worktree.Author // as whom
 
 	OnFailure      string // prompt of the follow-up of a task that fails and names none; "" or off: none
@@ -177,6 +177,9 @@ const CheckoutsName = "checkouts"
 
 // CheckoutExclusive lets one task at a time run in a git checkout, whatever its lane.
 const CheckoutExclusive = "exclusive"
+
+// CommitNever leaves what lies in a worktree uncommitted.
+const CommitNever = "never"
 
 // WithDefaults fills in what a configuration leaves to the package.
 func (c Config) WithDefaults() Config {
