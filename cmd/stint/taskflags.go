@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"stint/coordinator/admission"
-	"stint/coordinator/followup"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -164,24 +163,15 @@ func (o *taskOptions) check(c *cobra.Command, now time.Time) (err error) {
 			*limit = task.FormatLimit(d)
 		}
 	}
-	for option, text := range map[string]*string{"on-failure": &s.OnFailure, "on-issue": &s.OnIssue} {
-		if *text == "" {
-			continue // it is not given
-		}
-		if *text, err = textOrFile(*text); err == nil && *text == "" {
+	for option, text := range map[string]*string{"on-failure": &s.OnFailure, "on-issue": &s.OnIssue, "policy": &s.OutputPolicy} {
+		given := *text
+		if *text, err = textOrFile(given); err == nil && *text == "" && given != "" {
 			err = errors.New("the file has no text")
-		}
-		if err == nil {
-			err = followup.Check(*text)
 		}
 		if err != nil {
 			message, hint := explain(err)
 			return usage(cmp.Or(hint, try), "--%s: %s", option, message)
 		}
-	}
-	if s.OutputPolicy, err = textOrFile(s.OutputPolicy); err != nil {
-		message, _ := explain(err)
-		return usage("--policy brief, final, none or @FILE", "--policy: %s", strings.Replace(message, "the prompt", "the policy", 1))
 	}
 	if o.at != "" {
 		if s.NotBefore, err = parseAt(o.at, now); err != nil {
