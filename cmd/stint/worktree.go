@@ -108,54 +108,44 @@ func (a *app) needTree(ctx context.Context, ref string) (foundTree, error) {
 	return found, err
 }
 
-// withTree returns what a command does that has the worktree which it names for itself.
+// withTree returns what a command does that has the worktree which it names for itself: nothing is at work there, and what lies
+// there is committed, unless commit is never or it is dropped.
 func (a *app) withTree(isDropped bool, do func(ctx context.Context, found *foundTree, cfg *Config) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		found, err := a.needTree(c.Context(), args[0])
+		ctx := c.Context()
+		found, err := a.needTree(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		cfg, err := a.base()
-		if err != nil {
-			return err
+		if i := slices.IndexFunc(found.open, func(v wire.TaskView) bool { return isDropped || v.Status == state.Running }); i >= 0 {
+			id := shortID(found.open[i].ID)
+			return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is %s in the worktree of %s", id, found.open[i].Status, found.Name), try: "stint wait " + id + ", or stint cancel " + id}
 		}
-		unlock, err := found.take(c.Context(), cfg, isDropped)
+		unlock, err := found.Lock(ctx, time.Second)
+		if errors.Is(err, lock.ErrLocked) {
+			return &cliError{code: exitBusy, message: "the worktree of " + found.Name + " is in use", try: "stint worktree ls"}
+		}
 		if err != nil {
 			return err
 		}
 		defer func() { _ = unlock() }() // the process ends
-		return do(c.Context(), &found, cfg)
+		cfg, _ := a.base()              // it is known: a worktree was found with it
+		if isDropped || !found.Ready {  // in which no agent has been
+			return do(ctx, &found, cfg)
+		}
+		set := cfg.forWorkspace(found.Path)
+		author := &set.CommitAuthor
+		if set.Commit == queue.CommitNever {
+			author = nil
+		}
+		if _, err = found.Save(found.run, "Work in "+found.Name+"\n", author); err != nil {
+			return err
+		}
+		if w, _ := found.Look(found.run); author == nil && w.State == worktree.Changed { // a landing would reset it
+			return &cliError{code: exitFailure, message: found.Path + " has changes that are not committed (commit is never)", try: "git commit there"}
+		}
+		return do(ctx, &found, cfg)
 	}
-}
-
-// take locks a worktree in which nothing is at work, and commits what lies there, unless commit is off or it is dropped.
-func (f *foundTree) take(ctx context.Context, cfg *Config, isDropped bool) (unlock func() error, err error) {
-	if isDropped && len(f.open) > 0 {
-		return nil, &cliError{code: exitBusy, message: fmt.Sprintf("task %s is to work in the worktree of %s", shortID(f.open[0].ID), f.Name), try: "stint cancel " + shortID(f.open[0].ID)}
-	}
-	if i := slices.IndexFunc(f.open, func(v wire.TaskView) bool { return v.Status == state.Running }); i >= 0 {
-		return nil, &cliError{code: exitBusy, message: fmt.Sprintf("task %s is at work in the worktree of %s", shortID(f.open[i].ID), f.Name), try: "stint wait " + shortID(f.open[i].ID)}
-	}
-	unlock, err = f.Lock(ctx, time.Second)
-	if errors.Is(err, lock.ErrLocked) {
-		return nil, &cliError{code: exitBusy, message: "the worktree of " + f.Name + " is in use", try: "stint worktree ls"}
-	}
-	if err != nil || isDropped || !f.Ready { // in which no agent has been
-		return unlock, err
-	}
-	set := cfg.forWorkspace(f.Path)
-	author := &set.CommitAuthor
-	if set.Commit == queue.CommitNever {
-		author = nil
-	}
-	_, err = f.Save(f.run, "Work in "+f.Name+"\n", author)
-	if w, _ := f.Look(f.run); err == nil && author == nil && w.State == worktree.Changed { // a landing would reset it
-		err = &cliError{code: exitFailure, message: f.Path + " has changes that are not committed (commit is never)", try: "git commit there"}
-	}
-	if err != nil {
-		err = errors.Join(err, unlock())
-	}
-	return unlock, err
 }
 
 // treeDiff prints what is on the branch of a worktree. isTree is false if what was named has none.
