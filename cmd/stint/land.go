@@ -24,8 +24,7 @@ import (
 const mostConflicts = 2
 
 func (a *app) landCommand() *cobra.Command {
-	var o worktree.Options
-	var squash, merge, rebase, undo bool
+	o, undo := worktree.Options{Mode: worktree.Squash}, false
 	c := a.withJSON(command("land [OPTIONS] ID|SESSION", "land what is on the branch of a worktree on another branch", cobra.ExactArgs(1), a.withTree(false, func(ctx context.Context, found *foundTree, cfg *Config) error {
 		if undo {
 			r, err := found.Undo(ctx, found.run)
@@ -33,12 +32,6 @@ func (a *app) landCommand() *cobra.Command {
 				return err
 			}
 			return a.print(map[string]string{"target": r.Target, "commit": r.Commit}, fmt.Sprintf("%s is back at %s", r.Target, r.Commit[:12]))
-		}
-		switch o.Mode = worktree.Squash; {
-		case merge:
-			o.Mode = worktree.Merge
-		case rebase:
-			o.Mode = worktree.Rebase
 		}
 		o.Protected = cfg.forWorkspace(found.Path).Protected
 		var last wire.TaskView // none, if all were removed
@@ -64,9 +57,9 @@ func (a *app) landCommand() *cobra.Command {
 	}), a.completeTrees))
 	f := c.Flags()
 	f.StringVar(&o.Onto, "onto", "", "the `branch` to land on; by default the one that is checked out in the task's directory")
-	f.BoolVar(&squash, "squash", false, "as one commit (the default)")
-	f.BoolVar(&merge, "merge", false, "by a commit that merges the branch")
-	f.BoolVar(&rebase, "rebase", false, "each commit anew on top of the branch")
+	f.BoolFunc("squash", "as one commit (the default)", func(string) error { o.Mode = worktree.Squash; return nil })
+	f.BoolFunc("merge", "by a commit that merges the branch", func(string) error { o.Mode = worktree.Merge; return nil })
+	f.BoolFunc("rebase", "each commit anew on top of the branch", func(string) error { o.Mode = worktree.Rebase; return nil })
 	f.BoolVar(&undo, "undo", false, "take the last landing back")
 	exclusive(c, "squash", "merge", "rebase", "undo")
 	exclusive(c, "onto", "undo")
