@@ -223,7 +223,7 @@ func (a *app) worktreeCommand() *cobra.Command {
 	return group(command("worktree", "list worktrees, print their paths, remove what has landed", nil, nil), ls, path, clean)
 }
 
-// lookAtTrees returns all worktrees, those with the gravest state first.
+// lookAtTrees returns all worktrees.
 func lookAtTrees(ctx context.Context, trees *worktree.Trees) (list []treeView, err error) {
 	all, err := trees.List()
 	for _, t := range all {
@@ -233,7 +233,6 @@ func lookAtTrees(ctx context.Context, trees *worktree.Trees) (list []treeView, e
 		}
 		list = append(list, viewOf(t, &w))
 	}
-	slices.SortStableFunc(list, func(a, b treeView) int { return cmp.Compare(worktree.Gravity(a.State), worktree.Gravity(b.State)) })
 	return list, err
 }
 

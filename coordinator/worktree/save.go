@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -236,9 +235,4 @@ func (t *Tree) HasChanged(run checkout.Shell, dir string, patterns []string) (bo
 	}
 	out, err := t.here(run, args...)
 	return out != "", err
-}
-
-// Gravity orders the states, the gravest first.
-func Gravity(s State) int {
-	return slices.Index([]State{Missing, Conflicted, Changed, Ahead, Landed, Clean}, s)
 }
