@@ -89,10 +89,7 @@ func (a *app) runLs(c *cobra.Command, o *lsOptions) error {
 	most := cmp.Or(o.filter.Limit, math.MaxInt)
 	for {
 		_, rows, _ := term.GetSize(int(os.Stdout.Fd()))
-		if rows = cmp.Or(rows, 24); rows > 7 {
-			rows -= 2 // for hints, which are left out where there is no room
-		}
-		a.quiet, o.rows = rows < 6, max(1, rows-2) // without the heading and the line of the cursor
+		o.rows = max(1, cmp.Or(rows, 24)-4) // without the heading, the line of the cursor, and two for hints
 		o.filter.Limit = min(most, o.rows)
 		err := a.list(c.Context(), o)
 		if err == nil {
