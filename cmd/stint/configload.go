@@ -90,17 +90,13 @@ func loadConfig(src configSource) (*Config, error) {
 	return c, nil
 }
 
-// badConfig returns an error of the configuration with the path of its file, and a command that helps.
+// badConfig returns an error of the configuration with the path of its file.
 func badConfig(file string, err error) error {
 	message := err.Error()
 	if rest, found := strings.CutPrefix(message, filepath.Base(file)+":"); found {
 		message = file + ":" + rest
 	}
-	try := "stint config edit"
-	if variable, _, found := strings.Cut(message, ":"); found && strings.HasPrefix(variable, "STINT_") {
-		try = "unset " + variable
-	}
-	return &cliError{code: exitUsage, message: message, try: try}
+	return &cliError{code: exitUsage, message: message, try: "stint config edit"}
 }
 
 // digest is one of the settings of the file, whatever their order, and without its comments.
