@@ -121,7 +121,7 @@ func addKeyFlag(f *pflag.FlagSet, k *key) {
 	if k.name == "workspace_root" || k.name == "auto_start" {
 		return // for clients
 	}
-	f.Var(&keyValue{text: k.def, kind: k.kind, word: k.word}, k.flag(), k.help)
+	f.Var(&keyValue{k.def, k}, k.flag(), k.help)
 	if k.kind == kindBool {
 		f.Lookup(k.flag()).NoOptDefVal = "true"
 	}
@@ -130,15 +130,14 @@ func addKeyFlag(f *pflag.FlagSet, k *key) {
 // A keyValue is the text of an option. It is checked with the other layers.
 type keyValue struct {
 	text string
-	kind kind
-	word string // "": by the kind
+	key  *key
 }
 
 func (v *keyValue) String() string     { return v.text }
 func (v *keyValue) Set(s string) error { v.text = s; return nil }
 
 // Type returns what the help shows for the value.
-func (v *keyValue) Type() string { return cmp.Or(v.word, kindWords[v.kind], "value") }
+func (v *keyValue) Type() string { return cmp.Or(v.key.word, kindWords[v.key.kind], "value") }
 
 var kindWords = map[kind]string{
 	kindNumber: "number", kindDuration: "duration", kindSize: "size", kindList: "list", kindBool: "bool",
