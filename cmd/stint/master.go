@@ -44,16 +44,20 @@ type ready struct {
 // call makes a request to the master, which is started in the background if there is none. The request is made
 // again if the master went away meanwhile, so it must be one that may be repeated.
 func (a *app) call(ctx context.Context, request func(*client.Client) error) error {
-	deadline := time.Now().Add(masterWait)
-	for starts := 0; ; {
+	return a.repeat(ctx, maxStarts, isPassing, request)
+}
+
+// repeat makes a request until it meets no error that passes by itself, but not long. It starts as many masters as it may.
+func (a *app) repeat(ctx context.Context, starts int, passes func(error) bool, request func(*client.Client) error) error {
+	for deadline := time.Now().Add(masterWait); ; {
 		err := a.callRunning(ctx, request)
-		if errors.Is(err, client.ErrNoMaster) && starts < maxStarts {
+		if errors.Is(err, client.ErrNoMaster) && starts > 0 {
 			if err = a.startBackground(ctx); err == nil {
-				starts++
+				starts--
 				continue
 			}
 		}
-		if !isPassing(err) || time.Now().After(deadline) {
+		if !passes(err) || time.Now().After(deadline) {
 			return err
 		}
 		if err := task.Sleep(ctx, masterPoll); err != nil {
@@ -197,18 +201,11 @@ func (a *app) wait(ctx context.Context, ref string) (wire.TaskView, error) {
 
 // awaitMaster makes a request as soon as there is a master, and starts none.
 func (a *app) awaitMaster(ctx context.Context, request func(*client.Client) error) error {
-	for deadline := time.Now().Add(masterWait); ; {
-		err := a.callRunning(ctx, request)
-		if !isGone(err) {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return &cliError{code: exitNoMaster, message: "the master has exited; the task is kept", try: "stint serve"}
-		}
-		if err := task.Sleep(ctx, masterPoll); err != nil {
-			return err
-		}
+	err := a.repeat(ctx, 0, isGone, request)
+	if isGone(err) {
+		return &cliError{code: exitNoMaster, message: "the master has exited; the task is kept", try: "stint serve"}
 	}
+	return err
 }
 
 // isGone reports that there is no master, or that it broke off.
