@@ -127,21 +127,15 @@ func prepare(c *cobra.Command) {
 			}
 		}
 		try := cmd.CommandPath() + " --help"
-		var bad *pflag.InvalidValueError
-		if !errors.As(err, &bad) {
-			if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-				try = optionHint(cmd, unknown.GetSpecifiedName(), try)
-			}
-			if before, ok := beforePrompt[cmd.CommandPath()]; ok {
-				try += ", or for a prompt that begins with a hyphen: " + cmd.CommandPath() + before + ` -- "PROMPT"`
-			}
-			return usage(try, "%v", err)
+		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+			what := map[string]kind{"int": kindNumber, "bool": kindBool, "duration": kindDuration}[bad.GetFlag().Value.Type()]
+			return usage(try, "--%s: %q is not %s", bad.GetFlag().Name, bad.GetValue(), cmp.Or(what, kindList))
 		}
-		switch flag := bad.GetFlag(); flag.Value.Type() {
-		case "int":
-			return usage(try, "--%s: %q is not a whole number", flag.Name, bad.GetValue())
-		case "bool":
-			return usage(try, "--%s: %q is neither true nor false", flag.Name, bad.GetValue())
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+			try = optionHint(cmd, unknown.GetSpecifiedName(), try)
+		}
+		if before, ok := beforePrompt[cmd.CommandPath()]; ok {
+			try += ", or for a prompt that begins with a hyphen: " + cmd.CommandPath() + before + ` -- "PROMPT"`
 		}
 		return usage(try, "%v", err)
 	})
