@@ -275,9 +275,9 @@ func readRef(ref string) (string, error) {
 }
 
 // usualSchedules returns the schedules of package fleet's jobs that nobody has configured otherwise.
-func (c *Config) usualSchedules() (list []schedule.Schedule, err error) {
+func (c *Config) usualSchedules() (list []schedule.Schedule) {
 	if len(c.Fleet.Servers) == 0 {
-		return nil, nil
+		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(fleet.Usual)) {
 		isKnown := slices.ContainsFunc(c.Schedules, func(s schedule.Schedule) bool { return s.Name == name || s.Job == name })
@@ -285,10 +285,10 @@ func (c *Config) usualSchedules() (list []schedule.Schedule, err error) {
 			continue
 		}
 		s := schedule.Schedule{Name: name, Cron: fleet.Usual[name], Job: name, Origin: "default"}
-		_, wrong := s.Check(jobNames)
-		list, err = append(list, s), cmp.Or(err, wrong)
+		_, _ = s.Check(jobNames) // nothing is wrong with ours
+		list = append(list, s)
 	}
-	return list, err
+	return list
 }
 
 // perWorkspace lets the key stand in a workspace section.

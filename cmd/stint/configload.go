@@ -80,10 +80,7 @@ func loadConfig(src configSource) (*Config, error) {
 	if data, err := xdg("XDG_DATA_HOME", ".local/share"); err == nil {
 		c.Trees.Dir = task.WithoutLinks(strings.TrimSuffix(cmp.Or(c.WorktreeDir, filepath.Join(data, "stint", "worktrees")), "/"))
 	}
-	usual, err := c.usualSchedules()
-	if c.Schedules = append(c.Schedules, usual...); err != nil {
-		return nil, err
-	}
+	c.Schedules = append(c.Schedules, c.usualSchedules()...)
 	for i := range c.sections {
 		c.sections[i].config = c.under(&c.sections[i])
 	}
