@@ -81,8 +81,13 @@ func loadConfig(src configSource) (*Config, error) {
 		c.Trees.Dir = task.WithoutLinks(strings.TrimSuffix(cmp.Or(c.WorktreeDir, filepath.Join(data, "stint", "worktrees")), "/"))
 	}
 	c.Schedules = append(c.Schedules, c.usualSchedules()...)
-	for i := range c.sections {
-		c.sections[i].config = c.under(&c.sections[i])
+	for i := range c.sections { // once, for the files that they name
+		s, under := &c.sections[i], *c
+		under.origins = maps.Clone(c.origins)
+		for k, o := range s.values {
+			_ = under.put(k, o) // it was checked when the file was read
+		}
+		s.config = &under
 	}
 	return c, nil
 }
@@ -128,16 +133,6 @@ func (c *Config) forWorkspace(dir string) *Config {
 		}
 	}
 	return out
-}
-
-// under returns the configuration with the values of a section. It is made once, for the files they name.
-func (c *Config) under(s *section) *Config {
-	out := *c
-	out.origins = maps.Clone(c.origins)
-	for k, o := range s.values {
-		_ = out.put(k, o) // it was checked when the file was read
-	}
-	return &out
 }
 
 // loadFile reads config.toml. Its errors begin with "config.toml:12: ".
