@@ -27,7 +27,7 @@ const uncertain = "another task ran in this checkout at the time, so some of it 
 func (a *app) diffCommand() *cobra.Command {
 	var stat bool
 	c := command("diff [OPTIONS] ID|SESSION", "show what a task changed, or the branch of its worktree", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		if isTree, err := a.treeDiff(c.Context(), args[0], stat); isTree || err != nil {
+		if err := a.treeDiff(c.Context(), args[0], stat); !errors.Is(err, errNoTree) {
 			return err
 		}
 		view, root, err := a.changedTask(c.Context(), args[0])

@@ -45,15 +45,18 @@ type foundTree struct {
 	open []wire.TaskView // those that run or wait
 }
 
-// findTree returns the worktree of a session, by name, or of a task. ok is false if there is a task and it has none.
-func (a *app) findTree(ctx context.Context, ref string) (found foundTree, ok bool, err error) {
+// errNoTree is wrapped by the error about a task that has no worktree.
+var errNoTree = errors.New("it has no worktree")
+
+// findTree returns the worktree of a session, by name, or of a task.
+func (a *app) findTree(ctx context.Context, ref string) (found foundTree, err error) {
 	trees, err := a.trees()
 	if err != nil {
-		return found, false, err
+		return found, err
 	}
 	all, err := trees.List()
 	if err != nil {
-		return found, false, err
+		return found, err
 	}
 	same := slices.DeleteFunc(slices.Clone(all), func(t *worktree.Tree) bool { return t.Lane != ref && t.Name != ref })
 	if len(same) > 1 { // a session of several repositories
@@ -62,17 +65,17 @@ func (a *app) findTree(ctx context.Context, ref string) (found foundTree, ok boo
 			same = slices.DeleteFunc(same, func(t *worktree.Tree) bool { return t.Root != here })
 		}
 		if len(same) != 1 {
-			return found, false, usage("cd to one of them", "%s has worktrees of several repositories", ref)
+			return found, usage("cd to one of them", "%s has worktrees of several repositories", ref)
 		}
 	}
 	if len(same) == 0 {
 		view, err := a.task(ctx, ref)
 		if err != nil {
-			return found, false, err
+			return found, err
 		}
 		i := slices.IndexFunc(all, func(t *worktree.Tree) bool { return task.IsWithin(view.Workspace, t.Path) })
 		if i < 0 {
-			return found, false, nil
+			return found, &cliError{code: exitNotFound, message: "task " + shortID(view.ID), err: errNoTree, try: "stint worktree ls"}
 		}
 		same = all[i : i+1]
 	}
@@ -82,7 +85,7 @@ func (a *app) findTree(ctx context.Context, ref string) (found foundTree, ok boo
 			return cl.List(ctx, state.Filter{Session: lane})
 		})
 		if err != nil {
-			return found, true, err
+			return found, err
 		}
 		for _, v := range tasks {
 			if !task.IsWithin(v.Workspace, found.Path) {
@@ -96,16 +99,7 @@ func (a *app) findTree(ctx context.Context, ref string) (found foundTree, ok boo
 			}
 		}
 	}
-	return found, true, nil
-}
-
-// needTree is findTree where a task without a worktree is an error.
-func (a *app) needTree(ctx context.Context, ref string) (foundTree, error) {
-	found, ok, err := a.findTree(ctx, ref)
-	if err == nil && !ok {
-		err = &cliError{code: exitNotFound, message: ref + " has no worktree", try: "stint worktree ls"}
-	}
-	return found, err
+	return found, nil
 }
 
 // withTree returns what a command does that has the worktree which it names for itself: nothing is at work there, and what lies
@@ -113,7 +107,7 @@ func (a *app) needTree(ctx context.Context, ref string) (foundTree, error) {
 func (a *app) withTree(isDropped bool, do func(ctx context.Context, found *foundTree, cfg *Config) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		ctx := c.Context()
-		found, err := a.needTree(ctx, args[0])
+		found, err := a.findTree(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -148,27 +142,27 @@ func (a *app) withTree(isDropped bool, do func(ctx context.Context, found *found
 	}
 }
 
-// treeDiff prints what is on the branch of a worktree. isTree is false if what was named has none.
-func (a *app) treeDiff(ctx context.Context, ref string, stat bool) (isTree bool, err error) {
-	found, ok, err := a.findTree(ctx, ref)
-	if err != nil || !ok {
-		return ok, err
+// treeDiff prints what is on the branch of a worktree.
+func (a *app) treeDiff(ctx context.Context, ref string, stat bool) error {
+	found, err := a.findTree(ctx, ref)
+	if err != nil {
+		return err
 	}
 	w, err := found.Look(found.run)
 	if err == nil && w.Tip == "" {
 		err = fmt.Errorf("the branch %s is gone: the next task of %s brings it back", found.Branch(), found.Name)
 	}
 	if err != nil {
-		return true, err
+		return err
 	}
 	if w.State == worktree.Changed {
 		a.hint("stint: %s has changes that are not committed, and not shown\n", found.Path)
 	}
 	if a.json {
-		return true, printJSON(a.stdout, viewOf(found.Tree, &w))
+		return printJSON(a.stdout, viewOf(found.Tree, &w))
 	}
 	text, err := found.Diff(found.run, &w, stat)
-	return true, cmp.Or(err, copySafe(a.stdout, strings.NewReader(text)))
+	return cmp.Or(err, copySafe(a.stdout, strings.NewReader(text)))
 }
 
 // A treeView is a worktree in lists.
@@ -191,7 +185,7 @@ func (a *app) worktreeCommand() *cobra.Command {
 		})
 	}))
 	path := command("path ID|SESSION", "print where a worktree lies", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		found, err := a.needTree(c.Context(), args[0])
+		found, err := a.findTree(c.Context(), args[0])
 		if err != nil {
 			return err
 		}
