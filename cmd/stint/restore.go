@@ -81,7 +81,13 @@ func (a *app) restoreCommand() *cobra.Command {
 				return nil
 			}
 			agreed = text
-			return a.confirm(ctx, text)
+			if !isTTY(a.stdin) {
+				return usage("stint restore --yes ..., or first: stint restore --dry-run ...", "%s, and there is no terminal to ask on", text)
+			}
+			if answer, _ := a.ask(ctx, text+"; restore it (y), or not (n)?", "yn"); answer != 'y' {
+				return &cliError{code: max(exitFailure, exitCode(context.Cause(ctx))), message: "nothing was restored"}
+			}
+			return nil
 		}
 		if err := confirm(r); err != nil {
 			return err
@@ -119,15 +125,4 @@ func summary(r *statedir.Restoration) string {
 		parts = append(parts, fmt.Sprintf("%d will be there again", n))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// confirm asks for a yes on the terminal.
-func (a *app) confirm(ctx context.Context, text string) error {
-	if !isTTY(a.stdin) {
-		return usage("stint restore --yes ..., or first: stint restore --dry-run ...", "%s, and there is no terminal to ask on", text)
-	}
-	if answer, _ := a.ask(ctx, text+"; restore it (y), or not (n)?", "yn"); answer != 'y' {
-		return &cliError{code: max(exitFailure, exitCode(context.Cause(ctx))), message: "nothing was restored"}
-	}
-	return nil
 }
