@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,11 +19,11 @@ import (
 
 func (a *app) whyCommand() *cobra.Command {
 	return a.withJSON(command("why ID", "print in one sentence why a task waits, or how it ended", cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {
-		why, err := ask(c.Context(), a.call, func(cl *client.Client) (string, error) { return cl.Why(c.Context(), args[0]) })
+		out, err := fetch[wire.WhyBody](c.Context(), a.call, http.MethodGet, client.TaskPath(args[0], "/why"), nil)
 		if err != nil {
 			return err
 		}
-		return a.print(map[string]string{"why": why}, why)
+		return a.print(out, out.Why)
 	}, a.completeIDs()))
 }
 
@@ -78,7 +76,7 @@ func (a *app) raiseBudget(ctx context.Context, cl *client.Client, ref, text stri
 		}
 		b = had
 	}
-	_, err = cl.Edit(ctx, ref, []byte(`{"budget":`+strconv.Quote(b.String())+`}`))
+	_, err = client.Fetch[wire.TaskView](ctx, cl, http.MethodPatch, client.TaskPath(ref, ""), map[string]string{"budget": b.String()})
 	return err
 }
 
@@ -131,7 +129,7 @@ func (a *app) moveCommand() *cobra.Command {
 		if !to.First && to.Before == "" {
 			return usage("stint move "+args[0]+" --first, or --before ID", "stint move does not say where to")
 		}
-		return a.printEnd(fetch[wire.TaskView](c.Context(), a.call, http.MethodPost, "/v1/tasks/"+url.PathEscape(args[0])+"/move", to))
+		return a.printEnd(fetch[wire.TaskView](c.Context(), a.call, http.MethodPost, client.TaskPath(args[0], "/move"), to))
 	})
 	c.Flags().BoolVar(&to.First, "first", false, "before all others that wait there")
 	c.Flags().StringVar(&to.Before, "before", "", "before the task with this `id`")

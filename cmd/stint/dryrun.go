@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -19,10 +19,11 @@ func (a *app) dryRun(ctx context.Context, specs []task.TaskSpec, many bool) erro
 	}
 	a.addEnvironment(specs)
 	a.creates = true
-	list, err := ask(ctx, a.callOrOpen, func(c *client.Client) ([]task.TaskPreview, error) { return c.Preview(ctx, specs) })
+	out, err := fetch[wire.PreviewBody](ctx, a.callOrOpen, http.MethodPost, "/v1/tasks/preview", specs)
 	if err != nil {
 		return err
 	}
+	list := out.Previews
 	a.noteDemo(specs, mapped(list, func(p *task.TaskPreview) wire.TaskView { return wire.TaskView{Task: p.Task} }))
 	a.warnPaused()
 	a.warnConfig(ctx)

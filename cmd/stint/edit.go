@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -59,7 +61,7 @@ func (a *app) editCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printEnd(ask(ctx, a.callOrOpen, func(c *client.Client) (wire.TaskView, error) { return c.Edit(ctx, args[0], patch) }))
+			return a.printEnd(fetch[wire.TaskView](ctx, a.callOrOpen, http.MethodPatch, client.TaskPath(args[0], ""), json.RawMessage(patch)))
 		case a.json:
 			return usage("stint edit --accept --json", "--json is for --accept and --set; an editor is for a person")
 		case len(args) == 1:

@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,7 +30,7 @@ func (a *app) showCommand() *cobra.Command {
 		}
 		switch {
 		case sent:
-			p, err := ask(ctx, a.call, func(c *client.Client) (task.SentPrompt, error) { return c.Prompt(ctx, ref, run) })
+			p, err := fetch[task.SentPrompt](ctx, a.call, http.MethodGet, client.TaskPath(ref, "/prompt?run="+url.QueryEscape(run)), nil)
 			if err != nil {
 				return err
 			}
@@ -46,7 +48,7 @@ func (a *app) showCommand() *cobra.Command {
 		case run != "":
 			return usage("stint show --prompt --run "+run+" "+ref, "--run chooses a prompt, and --prompt is not given")
 		case raw:
-			text, err := ask(ctx, a.call, func(c *client.Client) ([]byte, error) { return c.Raw(ctx, ref) })
+			text, err := fetch[[]byte](ctx, a.call, http.MethodGet, client.TaskPath(ref, "/raw"), nil)
 			if err != nil {
 				return err
 			}
@@ -72,7 +74,7 @@ func (a *app) showCommand() *cobra.Command {
 		default:
 			cfg, _ := a.base() // it is known, as is the directory: a master was asked
 			dir, _ := a.state()
-			sections, err := ask(ctx, a.call, func(c *client.Client) ([]byte, error) { return c.Raw(ctx, view.ID) })
+			sections, err := fetch[[]byte](ctx, a.call, http.MethodGet, client.TaskPath(view.ID, "/raw"), nil)
 			if err != nil {
 				return err
 			}

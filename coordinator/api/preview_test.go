@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/memory"
 	"stint/state"
@@ -32,7 +34,11 @@ func (f *fakeMaster) SentPrompt(_ context.Context, ref, run string) (task.SentPr
 func TestPreview(t *testing.T) {
 	m := newFake(t)
 	s := serve(t, m, Options{})
-	list, err := s.client.Preview(t.Context(), []task.TaskSpec{{Prompt: "a", ID: "mine"}, {Prompt: "b"}})
+	preview := func(specs ...task.TaskSpec) ([]task.TaskPreview, error) {
+		out, err := client.Fetch[wire.PreviewBody](t.Context(), s.client, http.MethodPost, "/v1/tasks/preview", specs)
+		return out.Previews, err
+	}
+	list, err := preview(task.TaskSpec{Prompt: "a", ID: "mine"}, task.TaskSpec{Prompt: "b"})
 	if err != nil || len(list) != 2 || list[0].Task.ID != "mine" || len(list[1].Task.ID) != 36 || list[1].Prompt != "<b>" || len(list[0].Argv) != 2 || len(m.tasks) != 0 {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -41,7 +47,7 @@ func TestPreview(t *testing.T) {
 			t.Errorf("%s: %s, want %s", body, got, want)
 		}
 	}
-	if _, err := s.client.Preview(t.Context(), []task.TaskSpec{{Prompt: "a", VerifyCommand: "\xff"}}); err == nil || !strings.Contains(err.Error(), `invalid UTF-8 within "/0/verifyCommand"`) {
+	if _, err := preview(task.TaskSpec{Prompt: "a", VerifyCommand: "\xff"}); err == nil || !strings.Contains(err.Error(), `invalid UTF-8 within "/0/verifyCommand"`) {
 		t.Errorf("%v", err)
 	}
 }
@@ -50,12 +56,12 @@ func TestSentPrompt(t *testing.T) {
 	m := newFake(t)
 	m.tasks = []state.Task{{ID: "t-1"}}
 	s := serve(t, m, Options{})
-	got, err := s.client.Prompt(t.Context(), "t-1", "a&b/c")
+	got, err := client.Fetch[task.SentPrompt](t.Context(), s.client, http.MethodGet, "/v1/tasks/t-1/prompt?run=a%26b%2Fc", nil)
 	want := task.SentPrompt{TaskID: "t-1", RunID: "a&b/c", Prompt: "a", Memory: &memory.Result{Hits: []memory.Hit{{Path: "MEMORY.md", Line: 1}}}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	if _, err := s.client.Prompt(t.Context(), "nobody", ""); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
+	if _, err := client.Fetch[task.SentPrompt](t.Context(), s.client, http.MethodGet, "/v1/tasks/nobody/prompt", nil); !errors.Is(err, &task.Error{Code: task.CodeNotFound}) {
 		t.Errorf("%v", err)
 	}
 }

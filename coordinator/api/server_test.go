@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -253,8 +254,14 @@ func TestErrorsOfTheMaster(t *testing.T) {
 			"cancel": func() error { _, err := s.client.Act(ctx, "aa-1", "cancel"); return err },
 			"retry":  func() error { _, err := s.client.Act(ctx, "aa-1", "retry"); return err },
 			"wait":   func() error { _, err := s.client.Wait(ctx, "aa-1"); return err },
-			"why":    func() error { _, err := s.client.Why(ctx, "aa-1"); return err },
-			"raw":    func() error { _, err := s.client.Raw(ctx, "aa-1"); return err },
+			"why": func() error {
+				_, err := client.Fetch[wire.WhyBody](ctx, s.client, "GET", "/v1/tasks/aa-1/why", nil)
+				return err
+			},
+			"raw": func() error {
+				_, err := client.Fetch[[]byte](ctx, s.client, "GET", "/v1/tasks/aa-1/raw", nil)
+				return err
+			},
 			"logs":   func() error { return s.client.Logs(ctx, "aa-1", "", "stdout", true, io.Discard) },
 			"over":   func() error { return s.client.Handover(ctx) },
 			"pause":  func() error { return s.client.Pause(ctx, "") },

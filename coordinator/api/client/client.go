@@ -88,25 +88,14 @@ func (c *Client) Submit(ctx context.Context, spec task.TaskSpec) (wire.TaskView,
 
 // Task returns a whole task. A ref is an id, any unique piece of it, or @last.
 func (c *Client) Task(ctx context.Context, ref string) (wire.TaskView, error) {
-	return Fetch[wire.TaskView](ctx, c, http.MethodGet, taskPath(ref, ""), nil)
+	return Fetch[wire.TaskView](ctx, c, http.MethodGet, TaskPath(ref, ""), nil)
 }
 
 // Wait returns the task when it has ended, which may take days.
 func (c *Client) Wait(ctx context.Context, ref string) (out wire.TaskView, err error) {
 	defer c.notice.Store(nil) // it is from when the wait began
-	err = c.callLong(ctx, http.MethodGet, taskPath(ref, "/wait"), nil, &out)
+	err = c.callLong(ctx, http.MethodGet, TaskPath(ref, "/wait"), nil, &out)
 	return out, err
-}
-
-// Why returns in one sentence why a task is not running, or how it ended.
-func (c *Client) Why(ctx context.Context, ref string) (string, error) {
-	out, err := Fetch[wire.WhyBody](ctx, c, http.MethodGet, taskPath(ref, "/why"), nil)
-	return out.Why, err
-}
-
-// Raw returns the ledger's sections of a task, in Markdown.
-func (c *Client) Raw(ctx context.Context, ref string) ([]byte, error) {
-	return Fetch[[]byte](ctx, c, http.MethodGet, taskPath(ref, "/raw"), nil)
 }
 
 // Health returns what the master says about itself.
@@ -124,15 +113,15 @@ func (c *Client) Handover(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/handover", nil, nil)
 }
 
-// Fetch makes a request whose answer is JSON of a type; in is what is sent, or nil. The error is the master's [*task.Error], or
+// Fetch makes a request whose answer is JSON of a type, or as it is for []byte; in is what is sent, or nil. The error is the master's [*task.Error], or
 // says that there is none: see [Client].
 func Fetch[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
 	err = c.call(ctx, method, path, in, &out)
 	return out, err
 }
 
-// taskPath returns the path of a task, or of something about it.
-func taskPath(ref, action string) string { return "/v1/tasks/" + url.PathEscape(ref) + action }
+// TaskPath returns the path of a task, or of something about it.
+func TaskPath(ref, action string) string { return "/v1/tasks/" + url.PathEscape(ref) + action }
 
 // checkPath refuses a path with a reference that names nothing: a path cannot hold it.
 func checkPath(path string) error {
@@ -359,7 +348,7 @@ func (c *Client) Logs(ctx context.Context, ref, run, stream string, follow bool,
 		defer release()
 	}
 	q := url.Values{"stream": {stream}, "run": {run}, "follow": {strconv.FormatBool(follow)}}
-	_, err := c.copyTo(ctx, w, taskPath(ref, "/logs?"+q.Encode()), "")
+	_, err := c.copyTo(ctx, w, TaskPath(ref, "/logs?"+q.Encode()), "")
 	return err
 }
 
@@ -429,11 +418,6 @@ func (c *Client) Reconcile(ctx context.Context, accept bool) (task.Reconciled, e
 	return Fetch[task.Reconciled](ctx, c, http.MethodPost, "/v1/ledger/reconcile", wire.ReconcileBody{Accept: accept})
 }
 
-// Edit changes fields of a task that waits, by a JSON merge patch of a TaskSpec.
-func (c *Client) Edit(ctx context.Context, ref string, patch []byte) (wire.TaskView, error) {
-	return Fetch[wire.TaskView](ctx, c, http.MethodPatch, taskPath(ref, ""), json.RawMessage(patch))
-}
-
 // Accounts returns the accounts that are known to the master.
 func (c *Client) Accounts(ctx context.Context) ([]state.AccountUse, error) {
 	out, err := Fetch[wire.AccountsBody](ctx, c, http.MethodGet, "/v1/accounts", nil)
@@ -462,7 +446,7 @@ func (c *Client) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]wire.T
 
 // Act does one thing to a task: act is cancel, hold, release, remove or retry.
 func (c *Client) Act(ctx context.Context, ref, act string) (wire.TaskView, error) {
-	return Fetch[wire.TaskView](ctx, c, http.MethodPost, taskPath(ref, "/"+act), nil)
+	return Fetch[wire.TaskView](ctx, c, http.MethodPost, TaskPath(ref, "/"+act), nil)
 }
 
 // Pause makes the master start no more tasks, now and after a restart; those at
@@ -485,16 +469,4 @@ func (c *Client) Compact(ctx context.Context, b wire.CompactBody) (wire.Compacte
 // retention_size. With dryRun it only says which.
 func (c *Client) Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (task.Pruned, error) {
 	return Fetch[task.Pruned](ctx, c, http.MethodPost, "/v1/ledger/prune", wire.PruneBody{OlderThan: olderThan.String(), DryRun: dryRun})
-}
-
-// Preview returns what would be run for tasks if they were submitted together. Nothing is kept, and no agent is started.
-func (c *Client) Preview(ctx context.Context, specs []task.TaskSpec) ([]task.TaskPreview, error) {
-	out, err := Fetch[wire.PreviewBody](ctx, c, http.MethodPost, "/v1/tasks/preview", withIDs(specs...))
-	return out.Previews, err
-}
-
-// Prompt returns what the agent was sent in a run of a task: by the run's id, a unique
-// piece of it, or its number; "" is the last one.
-func (c *Client) Prompt(ctx context.Context, ref, run string) (task.SentPrompt, error) {
-	return Fetch[task.SentPrompt](ctx, c, http.MethodGet, taskPath(ref, "/prompt?run="+url.QueryEscape(run)), nil)
 }

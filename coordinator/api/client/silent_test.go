@@ -24,7 +24,7 @@ func TestSilentMaster(t *testing.T) {
 			return own, nil
 		})
 		begun := time.Now()
-		_, err := c.Why(t.Context(), "x")
+		_, err := c.Task(t.Context(), "x")
 		if took := time.Since(begun); !errors.Is(err, ErrSilent) || took != askAfter+answerWithin {
 			t.Errorf("%v after %s", err, took)
 		}
@@ -97,8 +97,8 @@ func TestBusyMaster(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- srv.Serve(ln) }()
 		c := New("/run/s", ln.dial)
-		if why, err := c.Why(t.Context(), "x"); err != nil || why != "at last" {
-			t.Errorf("%q %v", why, err)
+		if v, err := c.Task(t.Context(), "x"); err != nil || v.Why != "at last" {
+			t.Errorf("%q %v", v.Why, err)
 		}
 		c.Close()
 		if err := srv.Close(); err != nil {
