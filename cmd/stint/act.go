@@ -145,12 +145,12 @@ func dispatching(use, short string, args cobra.PositionalArgs, paused bool) func
 	return func(a *app) *cobra.Command {
 		return a.withJSON(command(use, short, args, func(c *cobra.Command, args []string) error {
 			ctx, reason, text := c.Context(), strings.Join(args, " "), "paused: no task is started until stint resume"
-			ask := func(cl *client.Client) error { return cl.Pause(ctx, reason) }
+			path, body := "/v1/pause", any(wire.PauseBody{Reason: reason})
 			if !paused {
-				text, ask = "tasks start again", func(cl *client.Client) error { return cl.Resume(ctx) }
+				text, path, body = "tasks start again", "/v1/resume", nil
 			}
 			a.creates = true
-			if err := a.callOrOpen(ctx, ask); err != nil {
+			if _, err := fetch[[]byte](ctx, a.callOrOpen, http.MethodPost, path, body); err != nil {
 				return err
 			}
 			if !paused {

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 )
@@ -39,7 +39,7 @@ func compacting(use, short string, isClean bool) func(*app) *cobra.Command {
 				olderThan = 0
 			}
 			if files {
-				pruned, err := ask(ctx, a.callOrOpen, func(cl *client.Client) (task.Pruned, error) { return cl.Prune(ctx, olderThan, dryRun) })
+				pruned, err := fetch[task.Pruned](ctx, a.callOrOpen, http.MethodPost, "/v1/ledger/prune", wire.PruneBody{OlderThan: olderThan.String(), DryRun: dryRun})
 				if err != nil {
 					return err
 				}
@@ -53,9 +53,8 @@ func compacting(use, short string, isClean bool) func(*app) *cobra.Command {
 				}
 				return a.print(pruned, text+fmt.Sprintf("%s, %d KiB; %d KiB left", count(len(pruned.Removed), "place"), pruned.Bytes>>10, pruned.Left>>10))
 			}
-			r, err := ask(ctx, a.callOrOpen, func(cl *client.Client) (wire.Compacted, error) {
-				return cl.Compact(ctx, wire.CompactBody{OlderThan: olderThan.String(), DryRun: dryRun, KeepFailed: isClean && !failed, KeepJobs: isClean})
-			})
+			body := wire.CompactBody{OlderThan: olderThan.String(), DryRun: dryRun, KeepFailed: isClean && !failed, KeepJobs: isClean}
+			r, err := fetch[wire.Compacted](ctx, a.callOrOpen, http.MethodPost, "/v1/ledger/compact", body)
 			if err != nil {
 				return err
 			}

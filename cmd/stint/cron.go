@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/schedule"
 	"stint/coordinator/task"
@@ -160,7 +159,7 @@ func (a *app) cronAdded(ctx context.Context, name string) error {
 // goes to stderr: it does not concern the others.
 func (a *app) schedules(ctx context.Context) ([]task.Schedule, error) {
 	a.creates = true
-	out, err := ask(ctx, a.callOrOpen, func(c *client.Client) (wire.SchedulesBody, error) { return c.Schedules(ctx) })
+	out, err := fetch[wire.SchedulesBody](ctx, a.callOrOpen, http.MethodGet, schedulesPath, nil)
 	if out.Finding != "" {
 		a.hint("stint: %s\n", escapeText(oneLine(out.Finding)))
 	}
@@ -207,7 +206,7 @@ func (a *app) cronRmCommand() *cobra.Command {
 		}); err != nil {
 			return err
 		}
-		_ = a.callRunning(c.Context(), func(cl *client.Client) error { _, err := cl.Schedules(c.Context()); return err }) // without a master nothing fires
+		_, _ = fetch[wire.SchedulesBody](c.Context(), a.callRunning, http.MethodGet, schedulesPath, nil) // without a master nothing fires
 		return printText(a.stdout, "removed "+s.Name)
 	})
 }
@@ -230,7 +229,10 @@ func (a *app) actOnSchedule(ctx context.Context, name, act string) (task.Schedul
 	return fetch[task.Schedule](ctx, a.call, http.MethodPost, schedulePath(name)+"/"+act, wire.MomentBody{At: at})
 }
 
-func schedulePath(name string) string { return "/v1/schedules/" + url.PathEscape(name) }
+// schedulesPath is where a master has its schedules.
+const schedulesPath = "/v1/schedules"
+
+func schedulePath(name string) string { return schedulesPath + "/" + url.PathEscape(name) }
 
 func (a *app) cronAct(name, short string) *cobra.Command {
 	return a.noRun(command(name+" NAME", short, cobra.ExactArgs(1), func(c *cobra.Command, args []string) error {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stint/coordinator/agent"
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/postgres"
 	"stint/coordinator/postgres/dsn"
@@ -128,7 +128,7 @@ func (a *app) examineSchedules(ctx context.Context, dir string, cfg *Config) []f
 	if _, down := a.health(ctx); err == nil && down != nil {
 		f.Status, f.Text, f.Try = healthWarn, f.Text+", and nothing fires: no master is running", "stint serve"
 	} else if err == nil {
-		err = a.callRunning(ctx, func(c *client.Client) error { _, err := c.Schedules(ctx); return err })
+		_, err = fetch[wire.SchedulesBody](ctx, a.callRunning, http.MethodGet, schedulesPath, nil)
 	}
 	if err != nil {
 		f = failed("schedules", healthFail, err)

@@ -105,7 +105,7 @@ func (a *app) editLedger(ctx context.Context, files ledger.Files) error {
 // reconcile lets a master take over tasks.md, or does it where none is to run.
 func (a *app) reconcile(ctx context.Context, accept bool) (task.Reconciled, error) {
 	a.creates = true
-	return ask(ctx, a.callOrOpen, func(c *client.Client) (task.Reconciled, error) { return c.Reconcile(ctx, accept) })
+	return fetch[task.Reconciled](ctx, a.callOrOpen, http.MethodPost, "/v1/ledger/reconcile", wire.ReconcileBody{Accept: accept})
 }
 
 // callOrOpen is call. Where no master runs and none is to be started, it opens the state directory

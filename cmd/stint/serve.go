@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -89,7 +90,7 @@ func (a *app) stopMaster(ctx context.Context) error {
 		h, err := a.health(ctx)
 		switch {
 		case err == nil && pid == 0:
-			if err = a.callRunning(ctx, func(c *client.Client) error { return c.Handover(ctx) }); err == nil {
+			if _, err = fetch[[]byte](ctx, a.callRunning, http.MethodPost, "/v1/handover", nil); err == nil {
 				pid = h.PID
 			}
 			if err == nil && len(h.Running) > 0 {
@@ -313,7 +314,7 @@ func (m *master) claim(ctx context.Context, do func() error) error {
 			return herr
 		case herr == nil && asked != holder.PID:
 			asked = holder.PID
-			if err := m.app.callRunning(ctx, func(c *client.Client) error { return c.Handover(ctx) }); err != nil {
+			if _, err := fetch[[]byte](ctx, m.app.callRunning, http.MethodPost, "/v1/handover", nil); err != nil {
 				m.log.Warn("the master in the background was asked to make room and refused", "pid", asked, "error", err)
 				break
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -81,7 +81,7 @@ func (a *app) findSession(ctx context.Context, ref string) (view wire.SessionVie
 		}
 		ref = task.WithoutLinks(ref) // of one that is gone there may still be a session
 	}
-	return ask(ctx, a.call, func(c *client.Client) (wire.SessionView, error) { return c.Session(ctx, ref) })
+	return fetch[wire.SessionView](ctx, a.call, http.MethodGet, "/v1/sessions/"+url.PathEscape(ref), nil)
 }
 
 func (a *app) sendCommand() *cobra.Command {

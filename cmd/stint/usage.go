@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stint/coordinator/api/client"
 	"stint/coordinator/query"
 	"stint/coordinator/task"
+	"stint/state"
 )
 
 // usageBy are what runs can be put together by.
@@ -65,14 +67,15 @@ func (a *app) usageCommand() *cobra.Command {
 }
 
 // readUsage asks the master that is at work, which has the sums in memory, or reads the state directory.
-func (a *app) readUsage(ctx context.Context, dir string, q task.UsageQuery) (rows []task.UsageRow, err error) {
-	if strings.Contains(q.By, "run") || strings.Contains(q.By, "task") || a.callRunning(ctx, func(c *client.Client) error {
-		rows, err = c.Usage(ctx, q, zoneName())
-		return err
-	}) != nil {
-		return query.ReadUsage(ctx, dir, q)
+func (a *app) readUsage(ctx context.Context, dir string, q task.UsageQuery) ([]task.UsageRow, error) {
+	v := url.Values{"by": {cmp.Or(q.By, "total")}, "since": {state.ExactTime(q.Since)}, "until": {state.ExactTime(q.Until)}, "location": {zoneName()}}
+	if !strings.Contains(q.By, "run") && !strings.Contains(q.By, "task") {
+		out, err := fetch[struct{ Rows []task.UsageRow }](ctx, a.callRunning, http.MethodGet, "/v1/usage?"+v.Encode(), nil)
+		if err == nil {
+			return out.Rows, nil
+		}
 	}
-	return rows, nil
+	return query.ReadUsage(ctx, dir, q)
 }
 
 // zoneName returns the name of the local time zone, and one that nobody knows where it has none.

@@ -66,7 +66,7 @@ func TestOddReferences(t *testing.T) {
 			t.Errorf("wait %q: %q %v", id, v.ID, err)
 		}
 	}
-	if v, err := s.client.Session(t.Context(), "dir:/home/ana/shop"); err != nil || v.ID != "s2" || len(v.Transcript) != 1 {
+	if v, err := client.Fetch[wire.SessionView](t.Context(), s.client, "GET", "/v1/sessions/dir:%2Fhome%2Fana%2Fshop", nil); err != nil || v.ID != "s2" || len(v.Transcript) != 1 {
 		t.Errorf("session: %+v %v", v, err)
 	}
 	for ref, code := range map[string]task.Code{"": task.CodeInvalid, ".": task.CodeNotFound, "..": task.CodeNotFound} {

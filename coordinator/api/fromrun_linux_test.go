@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"stint/coordinator/api/client"
 	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
@@ -47,7 +48,7 @@ func TestPeerIsARun(t *testing.T) {
 			if m.run != c.want || forbidden != c.forbidden || looks.Load() == 0 {
 				t.Errorf("run %q, %v", m.run, err)
 			}
-			if err := s.client.Pause(ctx, ""); errors.Is(err, &task.Error{Code: task.CodeForbidden}) != (c.want != "" || c.forbidden) {
+			if _, err := client.Fetch[[]byte](ctx, s.client, "POST", "/v1/pause", nil); errors.Is(err, &task.Error{Code: task.CodeForbidden}) != (c.want != "" || c.forbidden) {
 				t.Errorf("a pause: %v", err)
 			}
 			if looks.Load() != 1 && c.err == nil {
@@ -67,10 +68,10 @@ func TestTryAgainHelps(t *testing.T) {
 		}
 		return func() (string, error) { return "", nil }
 	}})
-	if err := s.client.Pause(ctx, ""); !errors.Is(err, &task.Error{Code: task.CodeForbidden}) {
+	if _, err := client.Fetch[[]byte](ctx, s.client, "POST", "/v1/pause", nil); !errors.Is(err, &task.Error{Code: task.CodeForbidden}) {
 		t.Errorf("who is not known: %v", err)
 	}
-	if err := s.client.Pause(ctx, ""); err != nil {
+	if _, err := client.Fetch[[]byte](ctx, s.client, "POST", "/v1/pause", nil); err != nil {
 		t.Errorf("again: %v", err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"stint/coordinator/api/client"
+	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -141,7 +143,7 @@ func TestSessionHasItsQueue(t *testing.T) {
 	m.add(state.Task{ID: "aa-4", Status: state.Queued, SessionKey: "web"})
 	m.add(state.Task{ID: "aa-5", Status: state.Queued, SessionKey: "web"})
 	s := serve(t, m, Options{})
-	ses, err := s.client.Session(t.Context(), "web")
+	ses, err := client.Fetch[wire.SessionView](t.Context(), s.client, "GET", "/v1/sessions/web", nil)
 	if err != nil || len(ses.Queue) != 2 || ses.Queue[0].ID != "aa-4" || ses.Queue[1].ID != "aa-5" || ses.Queue[0].Why != "it is queued" {
 		t.Errorf("%+v %v", ses.Queue, err)
 	}

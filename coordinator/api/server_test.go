@@ -248,6 +248,9 @@ func TestErrorsOfTheMaster(t *testing.T) {
 		m.err = fmt.Errorf("wrapped: %w", want)
 		s := serve(t, m, Options{})
 		ctx := t.Context()
+		posts := func(path string, body any) func() error {
+			return func() error { _, err := client.Fetch[[]byte](ctx, s.client, "POST", path, body); return err }
+		}
 		for name, call := range map[string]func() error{
 			"submit": func() error { _, err := s.client.Submit(ctx, task.TaskSpec{Prompt: "x"}); return err },
 			"task":   func() error { _, err := s.client.Task(ctx, "aa-1"); return err },
@@ -263,14 +266,11 @@ func TestErrorsOfTheMaster(t *testing.T) {
 				return err
 			},
 			"logs":   func() error { return s.client.Logs(ctx, "aa-1", "", "stdout", true, io.Discard) },
-			"over":   func() error { return s.client.Handover(ctx) },
-			"pause":  func() error { return s.client.Pause(ctx, "") },
-			"resume": func() error { return s.client.Resume(ctx) },
-			"shrink": func() error {
-				_, err := s.client.Compact(ctx, wire.CompactBody{OlderThan: "0s", KeepFailed: true})
-				return err
-			},
-			"accept": func() error { _, err := s.client.Reconcile(ctx, true); return err },
+			"over":   posts("/v1/handover", nil),
+			"pause":  posts("/v1/pause", wire.PauseBody{}),
+			"resume": posts("/v1/resume", nil),
+			"shrink": posts("/v1/ledger/compact", wire.CompactBody{OlderThan: "0s", KeepFailed: true}),
+			"accept": posts("/v1/ledger/reconcile", wire.ReconcileBody{Accept: true}),
 		} {
 			var got *task.Error
 			if err := call(); !errors.As(err, &got) || *got != *want {

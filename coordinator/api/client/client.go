@@ -103,16 +103,6 @@ func (c *Client) Health(ctx context.Context) (task.Health, error) {
 	return Fetch[task.Health](ctx, c, http.MethodGet, "/v1/health", nil)
 }
 
-// Session returns a session by its key or its id, with tasks and transcript.
-func (c *Client) Session(ctx context.Context, ref string) (wire.SessionView, error) {
-	return Fetch[wire.SessionView](ctx, c, http.MethodGet, "/v1/sessions/"+url.PathEscape(ref), nil)
-}
-
-// Handover makes the master start nothing more and end after the runs at work.
-func (c *Client) Handover(ctx context.Context) error {
-	return c.call(ctx, http.MethodPost, "/v1/handover", nil, nil)
-}
-
 // Fetch makes a request whose answer is JSON of a type, or as it is for []byte; in is what is sent, or nil. The error is the master's [*task.Error], or
 // says that there is none: see [Client].
 func Fetch[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
@@ -413,27 +403,10 @@ func (c *Client) ListTo(ctx context.Context, f state.Filter, look wire.Look, w i
 	return count, strings.Fields(accounts), err
 }
 
-// Reconcile makes the master take over tasks.md now, and with accept also what is held as the work of a formatter.
-func (c *Client) Reconcile(ctx context.Context, accept bool) (task.Reconciled, error) {
-	return Fetch[task.Reconciled](ctx, c, http.MethodPost, "/v1/ledger/reconcile", wire.ReconcileBody{Accept: accept})
-}
-
 // Accounts returns the accounts that are known to the master.
 func (c *Client) Accounts(ctx context.Context) ([]state.AccountUse, error) {
 	out, err := Fetch[wire.AccountsBody](ctx, c, http.MethodGet, "/v1/accounts", nil)
 	return out.Accounts, err
-}
-
-// Usage adds up what runs have used; zone names that of its days.
-func (c *Client) Usage(ctx context.Context, q task.UsageQuery, zone string) ([]task.UsageRow, error) {
-	v := url.Values{"by": {cmp.Or(q.By, "total")}, "since": {state.ExactTime(q.Since)}, "until": {state.ExactTime(q.Until)}, "location": {zone}}
-	out, err := Fetch[struct{ Rows []task.UsageRow }](ctx, c, http.MethodGet, "/v1/usage?"+v.Encode(), nil)
-	return out.Rows, err
-}
-
-// Schedules returns all schedules, and what is wrong in their file.
-func (c *Client) Schedules(ctx context.Context) (wire.SchedulesBody, error) {
-	return Fetch[wire.SchedulesBody](ctx, c, http.MethodGet, "/v1/schedules", nil)
 }
 
 // SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong. Specs without an id get
@@ -447,26 +420,4 @@ func (c *Client) SubmitAll(ctx context.Context, specs []task.TaskSpec) ([]wire.T
 // Act does one thing to a task: act is cancel, hold, release, remove or retry.
 func (c *Client) Act(ctx context.Context, ref, act string) (wire.TaskView, error) {
 	return Fetch[wire.TaskView](ctx, c, http.MethodPost, TaskPath(ref, "/"+act), nil)
-}
-
-// Pause makes the master start no more tasks, now and after a restart; those at
-// work go on. The reason is shown with what waits, and may be "".
-func (c *Client) Pause(ctx context.Context, reason string) error {
-	return c.call(ctx, http.MethodPost, "/v1/pause", wire.PauseBody{Reason: reason}, nil)
-}
-
-// Resume makes the master start tasks again.
-func (c *Client) Resume(ctx context.Context) error {
-	return c.call(ctx, http.MethodPost, "/v1/resume", nil, nil)
-}
-
-// Compact makes the master merge records and move what ended long ago to the archive.
-func (c *Client) Compact(ctx context.Context, b wire.CompactBody) (wire.Compacted, error) {
-	return Fetch[wire.Compacted](ctx, c, http.MethodPost, "/v1/ledger/compact", b)
-}
-
-// Prune makes the master remove files of tasks that ended more than olderThan ago, and those beyond
-// retention_size. With dryRun it only says which.
-func (c *Client) Prune(ctx context.Context, olderThan time.Duration, dryRun bool) (task.Pruned, error) {
-	return Fetch[task.Pruned](ctx, c, http.MethodPost, "/v1/ledger/prune", wire.PruneBody{OlderThan: olderThan.String(), DryRun: dryRun})
 }
