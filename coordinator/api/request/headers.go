@@ -22,29 +22,15 @@ func (k *Key) Resolve(r *http.Request) error {
 	if len(values) == 0 {
 		return nil
 	}
-	key, fault := parseKey(values[0])
-	if len(values) > 1 {
-		fault = "the header is there twice"
+	key := strings.Trim(values[0], " \t")
+	if strings.HasPrefix(key, `"`) && task.IsPrintable(key) { // a string of structured fields (RFC 8941)
+		key, _ = strconv.Unquote(key) // "": it is none
 	}
-	if *k = Key(key); fault != "" {
-		return task.Wrong(KeyHeader, "send for example "+KeyHeader+`: "8e03978e-40d5-43dd-bc93-6894a57f9324", or leave the key out`, "%s cannot be used: %s", KeyHeader, fault)
+	if len(values) > 1 || task.CheckKey(key) != nil {
+		return task.Wrong(KeyHeader, "send for example "+KeyHeader+`: "8e03978e-40d5-43dd-bc93-6894a57f9324", or leave the key out`, "%s has to be there once, with 1 to 256 printable characters, which may stand in quotes", KeyHeader)
 	}
+	*k = Key(key)
 	return nil
-}
-
-// parseKey reads an idempotency key: a string of structured fields (RFC 8941, in quotes), or
-// the key as it is. fault is why it cannot be used, or "".
-func parseKey(value string) (key, fault string) {
-	key = strings.Trim(value, " \t")
-	if inner, err := strconv.Unquote(key); strings.HasPrefix(key, `"`) && task.IsPrintable(key) {
-		if key = inner; err != nil {
-			return "", "its quotes do not fit"
-		}
-	}
-	if task.CheckKey(key) != nil {
-		return "", "the key is not 1 to 256 printable characters"
-	}
-	return key, ""
 }
 
 // A Match is part of the input of an operation that takes an If-Match. Its field describes

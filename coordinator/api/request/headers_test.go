@@ -1,6 +1,7 @@
 package request
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -14,18 +15,22 @@ func FuzzIdempotencyKey(f *testing.F) {
 	}
 	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	f.Fuzz(func(t *testing.T, value string) {
-		key, fault := parseKey(value)
-		if fault != "" {
+		read := func(value string) (key Key, err error) {
+			err = key.Resolve(&http.Request{Header: http.Header{KeyHeader: {value}}})
+			return key, err
+		}
+		key, err := read(value)
+		if err != nil {
 			if key != "" {
-				t.Fatalf("%q is refused (%s) and read as %q", value, fault, key)
+				t.Fatalf("%q is refused (%v) and read as %q", value, err, key)
 			}
 			return
 		}
-		if task.CheckKey(key) != nil {
+		if task.CheckKey(string(key)) != nil {
 			t.Fatalf("took %q", key)
 		}
-		if again, fault := parseKey(`"` + quoted.Replace(key) + `"`); again != key || fault != "" {
-			t.Fatalf("%q in quotes is %q, %s", key, again, fault)
+		if again, err := read(`"` + quoted.Replace(string(key)) + `"`); again != key || err != nil {
+			t.Fatalf("%q in quotes is %q, %v", key, again, err)
 		}
 	})
 }
