@@ -316,10 +316,7 @@ func readError(resp *http.Response) error {
 	_ = resp.Body.Close() // it was only read
 	var p wire.Problem
 	if err != nil || json.Unmarshal(body, &p) != nil || p.Detail == "" {
-		p = wire.Problem{Detail: "the master answered " + resp.Status}
-	}
-	if p.Code == "" {
-		p.Code = wire.CodeOf(resp.StatusCode)
+		p = *wire.NewProblem(resp.StatusCode, "the master answered "+resp.Status, "")
 	}
 	return &task.Error{Code: p.Code, Message: p.Detail, Hint: p.Hint, Field: p.Field}
 }

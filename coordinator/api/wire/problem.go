@@ -27,8 +27,8 @@ var Statuses = map[task.Code]int{
 	task.CodeUnavailable:  http.StatusBadGateway,
 }
 
-// CodeOf returns the code of an answer with a status that names none: "" for failures of our own.
-func CodeOf(status int) task.Code {
+// codeOf returns the code of an answer with a status that names none: "" for failures of our own.
+func codeOf(status int) task.Code {
 	switch status {
 	case http.StatusConflict: // several codes have it, as the next one
 		return task.CodeConflict
@@ -61,7 +61,7 @@ type Problem struct {
 
 // NewProblem returns the problem with a status and its code, and with what happened as its text.
 func NewProblem(status int, detail, hint string) *Problem {
-	return &Problem{Title: http.StatusText(status), Status: status, Detail: detail, Message: detail, Code: CodeOf(status), Hint: hint}
+	return &Problem{Title: http.StatusText(status), Status: status, Detail: detail, Message: detail, Code: codeOf(status), Hint: hint}
 }
 
 // Error implements error.
