@@ -169,7 +169,7 @@ func (a *app) accountRmCommand() *cobra.Command {
 		if !found.written {
 			return usage("stint account disable "+id, "%s is the account of your own login; it can only be disabled", id)
 		}
-		list, err := a.runningAccounts(c.Context())
+		list, err := askAccounts(c.Context(), a.callRunning)
 		use := find(list, func(u *state.AccountUse) bool { return u.Name == id })
 		if err != nil && !errors.Is(err, client.ErrNoMaster) { // without one nothing runs
 			return err
@@ -316,7 +316,7 @@ func (a *app) accounts(ctx context.Context) (list []state.AccountUse, err error)
 	if err = cmp.Or(err, wrong); err != nil {
 		return nil, err
 	}
-	list, err = ask(ctx, a.call, func(c *client.Client) ([]state.AccountUse, error) { return c.Accounts(ctx) })
+	list, err = askAccounts(ctx, a.call)
 	list = slices.DeleteFunc(list, func(u state.AccountUse) bool { return file.find(u.Name) == nil && u.Running+u.Waiting == 0 && !u.Hold })
 	for i := range list {
 		u := &list[i]

@@ -110,9 +110,10 @@ func restart(background bool) string {
 	return map[bool]string{true: "stint serve --stop", false: "stint serve --stop, then stint serve"}[background]
 }
 
-// runningAccounts asks a running master for its accounts.
-func (a *app) runningAccounts(ctx context.Context) ([]state.AccountUse, error) {
-	return ask(ctx, a.callRunning, func(c *client.Client) ([]state.AccountUse, error) { return c.Accounts(ctx) })
+// askAccounts asks a master for its accounts.
+func askAccounts(ctx context.Context, find finder) ([]state.AccountUse, error) {
+	out, err := fetch[wire.AccountsBody](ctx, find, http.MethodGet, "/v1/accounts", nil)
+	return out.Accounts, err
 }
 
 // warnAccounts prints on stderr, once, which accounts keep some of these tasks from starting.
@@ -122,7 +123,7 @@ func (a *app) warnAccounts(ctx context.Context, views []wire.TaskView) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWarn)
 	defer cancel()
-	list, _ := a.runningAccounts(ctx) // the tasks are what was asked for
+	list, _ := askAccounts(ctx, a.callRunning) // the tasks are what was asked for
 	for _, u := range list {
 		waits := func(v wire.TaskView) bool { return v.Status == state.Queued && v.AccountName() == u.Name }
 		if u.Why != "" && !slices.Contains(a.told, u.Name) && slices.ContainsFunc(views, waits) {
@@ -151,7 +152,7 @@ func (a *app) warnOtherPlace(ctx context.Context, views []wire.TaskView) {
 
 // retryTask queues a task again, and says what that does to its account, or why the account lets it wait.
 func (a *app) retryTask(c *client.Client, ctx context.Context, ref string) (wire.TaskView, error) {
-	before, _ := c.Accounts(ctx) // for the message alone
+	before, _ := askAccounts(ctx, a.callRunning) // for the message alone
 	view, err := c.Act(ctx, ref, "retry")
 	if err != nil {
 		return view, err

@@ -128,7 +128,7 @@ func checkPath(path string) error {
 }
 
 // call makes one request to a master that answers soon, or is busy and says so. The
-// answer goes to out: nil, a *[]byte for the body as it is, else by JSON.
+// answer goes to out: a *[]byte for the body as it is, else by JSON.
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
 	ctx, release := c.watch(ctx)
 	defer release()
@@ -183,7 +183,6 @@ func (c *Client) callLong(ctx context.Context, method, path string, in, out any)
 	defer func() { _ = resp.Body.Close() }() // it was only read
 	body := &noteError{r: resp.Body}
 	switch out := out.(type) {
-	case nil:
 	case *[]byte:
 		*out, err = io.ReadAll(body)
 	case *[]wire.TaskView:
@@ -398,12 +397,6 @@ func (c *Client) ListTo(ctx context.Context, f state.Filter, look wire.Look, w i
 	number, accounts, _ := strings.Cut(header.Get(wire.ListHeader), " ")
 	count, _ = strconv.Atoi(number) // as the master wrote it; an older one does not
 	return count, strings.Fields(accounts), err
-}
-
-// Accounts returns the accounts that are known to the master.
-func (c *Client) Accounts(ctx context.Context) ([]state.AccountUse, error) {
-	out, err := Fetch[wire.AccountsBody](ctx, c, http.MethodGet, "/v1/accounts", nil)
-	return out.Accounts, err
 }
 
 // SubmitAll makes tasks durable in one batch: all of them, or none if one is wrong. Specs without an id get
