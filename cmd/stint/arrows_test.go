@@ -63,7 +63,7 @@ var arrows = map[string][]string{
 	"stint/coordinator/agent":                 {"stint/coordinator/agent/gate", "stint/coordinator/agent/gate/hold", "stint/coordinator/rundir", "stint/coordinator/task", "stint/ledger/lazy", "stint/state"},
 	anyAgent:                                  {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/task", "stint/ledger/durable", "stint/ledger/lazy", "stint/state"},
 	"stint/coordinator/agent/demo":            {"stint/coordinator/agent", "stint/coordinator/agent/gate", "stint/coordinator/agent/gate/hold", anyAgent, "stint/coordinator/task", "stint/ledger/durable", "stint/ledger/lazy"}, // it speaks codex's events
-	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/ledger", "stint/session", "stint/state", "stint/state/jobs"},
+	"stint/coordinator/api/wire":              {"stint/coordinator/task", "stint/ledger", "stint/ledger/durable", "stint/session", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/api/client":            {"stint/coordinator/api/guard", "stint/coordinator/api/wire", "stint/coordinator/task", "stint/state"},
 	"stint/coordinator/api/metrics":           {"stint/coordinator/task", "stint/state", "stint/state/jobs"},
 	"stint/coordinator/api/guard":             {"stint/coordinator/api/wire", "stint/coordinator/task", "stint/ledger/durable"},

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/term"
 	"golang.org/x/text/width"
 
-	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
+	"stint/ledger/durable"
 	"stint/state"
 )
 
@@ -96,7 +96,7 @@ func printText(w io.Writer, s string) error {
 
 // printJSON writes v as one line. What could harm a terminal stands within strings, where \u009b and the like do.
 func printJSON(w io.Writer, v any) error {
-	text, err := wire.JSON(v)
+	text, err := durable.JSONLine(v)
 	if err == nil {
 		_, err = io.WriteString(w, escapeJSON(string(text)))
 	}

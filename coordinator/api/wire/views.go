@@ -4,9 +4,7 @@
 package wire
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
@@ -16,6 +14,7 @@ import (
 
 	"stint/coordinator/task"
 	"stint/ledger"
+	"stint/ledger/durable"
 	"stint/session"
 	"stint/state"
 	"stint/state/jobs"
@@ -241,18 +240,9 @@ type Look struct {
 // ListHeader is the header with the number of tasks in a list that is no JSON array, and the accounts of those that are queued.
 const ListHeader = "Stint-List"
 
-// JSON returns v as it goes over the wire, with a line end.
-func JSON(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return buf.Bytes(), err
-}
-
-// MustJSON is JSON for answers, which all marshal.
+// MustJSON returns an answer as it goes over the wire, with a line end. All of them marshal.
 func MustJSON(v any) []byte {
-	data, err := JSON(v)
+	data, err := durable.JSONLine(v)
 	if err != nil {
 		panic("api: an answer does not marshal: " + err.Error())
 	}
