@@ -93,7 +93,7 @@ func Open(opts Options) (*Room, error) {
 // Reconcile takes over what people changed in jobs.md now.
 func (r *Room) Reconcile(ctx context.Context, accept bool) (report reconcile.Report, err error) {
 	report, err = r.Store.Reconcile(ctx, accept)
-	return report, refusal(err, "jobs.md was not taken over: ")
+	return report, r.errorOf(err)
 }
 
 // EditRules decide about what a person has written in jobs.md. view calls its argument with the fold.
@@ -116,18 +116,21 @@ func (r *Room) now() time.Time { return r.opts.Now().UTC().Truncate(time.Millise
 
 // change makes a change durable.
 func (r *Room) change(ctx context.Context, f func(*jobs.State, *ledger.Tx) error) error {
-	err := r.Update(ctx, f)
+	return r.errorOf(r.Update(ctx, f))
+}
+
+// errorOf returns the error of package task for what the ledger has refused, or could not keep, and any other as it is.
+func (r *Room) errorOf(err error) error {
+	refused, isRefused := errors.AsType[*journal.RefusedError](err)
 	switch {
-	case errors.Is(err, journal.ErrFull):
-		return r.full()
+	case isRefused:
+		return &task.Error{Code: task.CodeConflict, Message: "jobs.md was left as it is: " + refused.Why, Hint: cmp.Or(refused.Hint, "try again")}
+	case errors.Is(err, journal.ErrFull), errors.Is(err, syscall.ENOSPC):
+		return &task.Error{Code: task.CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", r.opts.Dir), Hint: "make room and try again"}
 	case errors.Is(err, journal.ErrClosed):
 		return &task.Error{Code: task.CodeStopped, Message: "the queue of due jobs takes no more changes: " + err.Error(), Hint: "try again; stint doctor says more"}
 	}
 	return err
-}
-
-func (r *Room) full() error {
-	return &task.Error{Code: task.CodeFull, Message: fmt.Sprintf("the disk of %s is full; nothing was kept", r.opts.Dir), Hint: "make room and try again"}
 }
 
 // wrong returns the error for a field that [jobs] has checked; nil where nothing is wrong.
@@ -490,13 +493,10 @@ func (r *Room) audit(j *jobs.Job, before, after, evidence string) error {
 		After    string `json:"after,omitempty"`
 		Evidence string `json:"evidence,omitempty"`
 	}{auditID(j), j.UpdatedAt, j, before, after, evidence}, true)
-	if errors.Is(err, syscall.ENOSPC) {
-		return r.full()
-	}
 	if err != nil {
-		return fmt.Errorf("audit.jsonl in %s could not be written, which comes before job %s is %s: %w", r.opts.Dir, j.ID, j.Status, err)
+		err = fmt.Errorf("audit.jsonl in %s could not be written, which comes before job %s is %s: %w", r.opts.Dir, j.ID, j.Status, err)
 	}
-	return nil
+	return r.errorOf(err)
 }
 
 // Compact merges the records of each job, and moves those that ended longer than olderThan ago, and a day at
@@ -507,14 +507,5 @@ func (r *Room) Compact(ctx context.Context, olderThan time.Duration, dry bool, q
 	report, err := r.Store.Compact(ctx, dry, quiet, func(st *jobs.State, out func(ledger.Moved) error) (ledger.Keep, error) {
 		return st.Compact(before, out)
 	})
-	return report, refusal(err, "jobs.md was not compacted: ")
-}
-
-// refusal returns the error for what the ledger has refused, and any other as it is.
-func refusal(err error, what string) error {
-	var refused *journal.RefusedError
-	if errors.As(err, &refused) {
-		return &task.Error{Code: task.CodeConflict, Message: what + refused.Why, Hint: cmp.Or(refused.Hint, "try again")}
-	}
-	return err
+	return report, r.errorOf(err)
 }
