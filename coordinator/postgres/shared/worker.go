@@ -136,7 +136,7 @@ func (w *Worker) Run(ctx context.Context) {
 			renewed, isTold = -w.o.Renew, true
 		}
 		w.isEnding = ctx.Err() != nil
-		if taken = taken || w.beat(isLeaving) && w.try("take over the tasks of a worker before", w.reconcileAtStart); taken {
+		if taken = taken || w.beat(isLeaving) && w.reconcileHeld(); taken {
 			if w.isEnding {
 				w.noteAll()
 			}
@@ -232,25 +232,6 @@ func (w *Worker) noteTrouble(what string, err error) bool {
 		delete(w.troubles, what)
 	}
 	return err == nil
-}
-
-// reconcileAtStart ends the leases that a master before this one had: their twins have ended, or are canceled now.
-func (w *Worker) reconcileAtStart(ctx context.Context) error {
-	claims, err := w.store.HeldBy(ctx, w.o.Holder)
-	if err != nil {
-		return err
-	}
-	for c := range claims {
-		t, ok := w.master.TwinOf(twinKey(c.ID, c.Attempt))
-		l := &lease{Claim: c, twin: t.ID, status: state.Canceled, back: "its worker was started anew", until: task.NewLease(0)}
-		if w.leases[cmp.Or(l.twin, c.ID)] = l; ok {
-			if w.is(l, &t); t.Status.Terminal() && t.Status != state.Canceled {
-				l.back = ""
-			}
-			w.end(l)
-		}
-	}
-	return nil
 }
 
 // poll takes what there is room for.
@@ -492,7 +473,8 @@ func (w *Worker) beat(isLeaving bool) bool {
 	})
 }
 
-// reconcileHeld finds out which leases it has lost, and which tasks are to be canceled.
+// reconcileHeld finds out which leases it has lost, and which tasks are to be canceled. It ends leases that it does not know, as
+// those that a master before this one had: their twins have ended, or are canceled now.
 func (w *Worker) reconcileHeld() bool {
 	var kept map[Claim]bool
 	if !w.try("look at its leases", func(ctx context.Context) (err error) {
@@ -511,11 +493,18 @@ func (w *Worker) reconcileHeld() bool {
 		}
 		delete(kept, l.Claim)
 	}
-	for c := range kept { // the answer to its lease was lost, or somebody has counted its attempts by hand
+	for c := range kept { // those, or the answer to a lease was lost, or somebody has counted its attempts by hand
 		if slices.ContainsFunc(slices.Collect(maps.Values(w.leases)), func(l *lease) bool { return l.ID == c.ID }) {
 			continue // until the agent of the other one has ended
 		}
-		w.leases[c.ID] = &lease{Claim: c, until: task.NewLease(0), status: state.Canceled, back: "its worker did not receive it"}
+		t, ok := w.master.TwinOf(twinKey(c.ID, c.Attempt))
+		l := &lease{Claim: c, twin: t.ID, status: state.Canceled, back: "its worker was started anew, or did not receive it", until: task.NewLease(0)}
+		if w.leases[cmp.Or(l.twin, c.ID)] = l; ok {
+			if w.is(l, &t); t.Status.Terminal() && t.Status != state.Canceled {
+				l.back = ""
+			}
+			w.end(l)
+		}
 	}
 	return true
 }
