@@ -89,14 +89,6 @@ const (
 	movesTime = 10 * time.Minute
 )
 
-// explainOurs is server.Explain for all but the errors that a caller decides on.
-func explainOurs(err error, t server.Target) error {
-	if isAgain(err) || errors.Is(err, follow.ErrClosed) {
-		return err
-	}
-	return server.Explain(err, t)
-}
-
 // handOver is the last thing that a mirror does: its master ends, and the mirror should
 // have what came last, if the database can be used.
 func (m *Mirror) handOver(src Source) {

@@ -9,6 +9,7 @@ import (
 	"stint/coordinator/postgres/server"
 	"stint/coordinator/postgres/tables"
 	"stint/coordinator/task"
+	"stint/ledger/follow"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
@@ -75,14 +76,17 @@ func Look(ctx context.Context, o Options) (p Position, err error) {
 	return p, err
 }
 
-// connected calls do with a connection to the database of o. Its errors are *task.Error.
+// connected calls do with a connection to the database of o. Its errors are *task.Error, but for those that a caller decides on.
 func (o *Options) connected(ctx context.Context, do func(*server.Database) error) error {
 	db, err := server.Connect(ctx, o.URL, o.PoolSize)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	return server.Explain(do(db), db.Target)
+	if err = do(db); isAgain(err) || errors.Is(err, follow.ErrClosed) {
+		return err
+	}
+	return server.Explain(err, db.Target)
 }
 
 // Migrate connects to the database of o and brings its schema to the newest version. It

@@ -37,43 +37,36 @@ type session struct {
 func (m *Mirror) session(ctx context.Context, read func() (Source, error), do func(*session) error) error {
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	s, err := m.open(opening)
-	if err != nil {
-		return err
-	}
-	defer s.db.Close()
-	if s.src, err = read(); err != nil {
-		return err
-	}
-	return explainOurs(do(s), s.db.Target)
+	var unread error // which has its own words
+	err := m.o.connected(opening, func(db *server.Database) error {
+		s := &session{writer: writer{o: &m.o, db: db}, mirror: m, figures: map[string][sha256.Size]byte{}}
+		if err := s.open(opening); err != nil {
+			return err
+		}
+		if s.src, unread = read(); unread != nil {
+			return nil
+		}
+		return do(s)
+	})
+	return cmp.Or(err, unread)
 }
 
-// open connects, makes the schema in an empty database, and takes the mirror's row.
-func (m *Mirror) open(ctx context.Context) (s *session, err error) {
-	db, err := server.Connect(ctx, m.o.URL, m.o.PoolSize)
+// open makes the schema in an empty database, and takes the mirror's row.
+func (s *session) open(ctx context.Context) error {
+	err := schema.Ensure(ctx, s.db)
+	if err == nil {
+		err = s.claim(ctx)
+	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer func() {
-		if err != nil {
-			db.Close()
-			err = explainOurs(err, db.Target)
-		}
-	}()
-	if err = schema.Ensure(ctx, db); err != nil {
-		return nil, err
-	}
-	s = &session{writer: writer{o: &m.o, db: db}, mirror: m, figures: map[string][sha256.Size]byte{}}
-	if err := s.claim(ctx); err != nil {
-		return nil, err
-	}
-	d, err := server.ClockSkew(ctx, db.Pool, m.o.Now)
-	if err == nil && m.lasts {
+	d, err := server.ClockSkew(ctx, s.db.Pool, s.o.Now)
+	if err == nil && s.mirror.lasts {
 		err = s.register(ctx)
 	}
-	s.skew = server.SkewWarning(d, db.Target)
-	m.connected(db.Target, s.skew)
-	return s, err
+	s.skew = server.SkewWarning(d, s.db.Target)
+	s.mirror.connected(s.db.Target, s.skew)
+	return err
 }
 
 // rebuilderGone is how long nothing was heard of who rebuilds a mirror until another one begins anew.

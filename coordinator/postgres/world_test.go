@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"stint/coordinator"
 	"stint/coordinator/postgres/postgrestest"
+	"stint/coordinator/postgres/server"
 	"stint/coordinator/postgres/tables"
 	"stint/coordinator/queue"
 	"stint/coordinator/statedir"
@@ -30,6 +32,16 @@ type world struct {
 	c    *coordinator.Coordinator
 	o    Options
 	stop func() // ends the master, if it runs
+}
+
+// open returns a session as a mirror has one.
+func (m *Mirror) open(ctx context.Context) (*session, error) {
+	db, err := server.Connect(ctx, m.o.URL, m.o.PoolSize)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{writer: writer{o: &m.o, db: db}, mirror: m, figures: map[string][sha256.Size]byte{}}
+	return s, s.open(ctx)
 }
 
 // newWorld starts a master whose copy is in an empty database.
