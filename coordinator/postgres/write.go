@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -205,7 +204,7 @@ func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
 		}
 	}
 	if len(b.tasks) > 0 || b.sweep || b.accounts != nil {
-		q.Queue("SELECT pg_notify('stint', $1)", w.notice(b)) // channel stint
+		q.Queue("SELECT pg_notify('stint', json_build_object('host', $1::text, 'seq', $2::bigint, 'count', $3::int)::text)", w.o.Host, int64(b.to.seq), len(b.tasks)) // channel stint
 	}
 	if b.sweep {
 		q.Queue("UPDATE mirrors SET rebuilt_at = now(), worker_id = NULL WHERE host = $1", w.o.Host)
@@ -218,16 +217,6 @@ func (w *writer) finish(ctx context.Context, tx pgx.Tx, b *batch) error {
 // settings returns what rows depend on beside the ledger.
 func (o *Options) settings() string {
 	return fmt.Sprintf("inline_threshold=%d stdout_limit=%d max_attempts=%d", o.InlineThreshold, o.OutputLimit, o.MaxAttempts)
-}
-
-// notice is what a notification says of a batch.
-func (w *writer) notice(b *batch) string {
-	data, _ := json.Marshal(struct { // it has nothing that JSON cannot hold
-		Host  string `json:"host"`
-		Seq   uint64 `json:"seq"`
-		Count int    `json:"count"`
-	}{w.o.Host, b.to.seq, len(b.tasks)})
-	return string(data)
 }
 
 // queueAccounts makes table accounts say what is known of the accounts of this host; nil is nothing new. Of an account that no
