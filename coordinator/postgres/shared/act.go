@@ -67,7 +67,26 @@ func (q *Queue) List(ctx context.Context, f ListFilter) ([]Task, error) {
 }
 
 // Cancel ends a shared task: at once, or if a worker has it, once that has ended its agent. It returns the task as it is then.
-func (q *Queue) Cancel(ctx context.Context, ref string) (t Task, err error) {
+func (q *Queue) Cancel(ctx context.Context, ref string) (Task, error) {
+	return q.act(ctx, ref, "has ended already", `UPDATE tasks SET (status, reason, finished_at, cancel_requested) = (SELECT 'canceled', 'canceled', now(), FALSE WHERE status IN ('draft', 'queued')
+			UNION ALL SELECT status, reason, finished_at, TRUE WHERE status IN ('leased', 'running')), updated_at = now()
+		WHERE id = $1 AND host IS NULL AND status IN ('draft', 'queued', 'leased', 'running')`)
+}
+
+// Requeue queues a shared task again that has ended: with all its attempts, and at once.
+func (q *Queue) Requeue(ctx context.Context, ref string) (Task, error) {
+	t, err := q.act(ctx, ref, "has not ended", `UPDATE tasks SET status = 'queued', retries = attempt, cancel_requested = FALSE, reason = NULL, error_message = NULL, next_attempt_at = NULL,
+		finished_at = NULL, result = NULL, answer = NULL, note = NULL, run_id = NULL, verify_exit_code = NULL, held = FALSE, updated_at = now()
+		WHERE id = $1 AND host IS NULL AND (status IN ('draft', 'succeeded', 'failed', 'canceled', 'deadletter') OR status = 'queued' AND held)`)
+	if err == nil {
+		q.tell()
+	}
+	return t, err
+}
+
+// act changes a shared task by a statement about the id $1, and returns the task as it is then; why says why it is refused if
+// nothing has changed.
+func (q *Queue) act(ctx context.Context, ref, why, sql string) (t Task, err error) {
 	id, err := q.find(ctx, ref)
 	if err == nil {
 		err = q.Reclaim(ctx) // there may be no worker that does it
@@ -75,38 +94,14 @@ func (q *Queue) Cancel(ctx context.Context, ref string) (t Task, err error) {
 	if err != nil {
 		return t, err
 	}
-	tag, err := q.pool.Exec(ctx, `UPDATE tasks SET (status, reason, finished_at, cancel_requested) = (SELECT 'canceled', 'canceled', now(), FALSE WHERE status IN ('draft', 'queued')
-			UNION ALL SELECT status, reason, finished_at, TRUE WHERE status IN ('leased', 'running')), updated_at = now()
-		WHERE id = $1 AND host IS NULL AND status IN ('draft', 'queued', 'leased', 'running')`, id)
+	tag, err := q.pool.Exec(ctx, sql, id)
 	if err != nil {
 		return t, err
 	}
 	if t, err = q.Get(ctx, id, false); err == nil && tag.RowsAffected() == 0 {
-		err = task.Conflict("stint tasks get --shared "+id, "shared task %s has ended already: %s", id, t.Status)
+		err = task.Conflict("stint tasks get --shared "+id, "shared task %s %s: %s", id, why, t.Status)
 	}
 	return t, err
-}
-
-// Requeue queues a shared task again that has ended: with all its attempts, and at once.
-func (q *Queue) Requeue(ctx context.Context, ref string) (t Task, err error) {
-	id, err := q.find(ctx, ref)
-	if err == nil {
-		err = q.Reclaim(ctx)
-	}
-	if err != nil {
-		return t, err
-	}
-	tag, err := q.pool.Exec(ctx, `UPDATE tasks SET status = 'queued', retries = attempt, cancel_requested = FALSE, reason = NULL, error_message = NULL, next_attempt_at = NULL,
-		finished_at = NULL, result = NULL, answer = NULL, note = NULL, run_id = NULL, verify_exit_code = NULL, held = FALSE, updated_at = now()
-		WHERE id = $1 AND host IS NULL AND (status IN ('draft', 'succeeded', 'failed', 'canceled', 'deadletter') OR status = 'queued' AND held)`, id)
-	if err == nil && tag.RowsAffected() == 0 {
-		err = task.Conflict("stint tasks get --shared "+id, "shared task %s has not ended", id)
-	}
-	if err != nil {
-		return t, err
-	}
-	q.tell()
-	return q.Get(ctx, id, false)
 }
 
 // readFiles adds what task_files has of the tasks in a list, with the contents of all files, or of inputs that a worker takes.
