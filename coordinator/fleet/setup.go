@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -296,16 +295,13 @@ func parseConfig(text []byte) (root map[string]any, err error) {
 			break
 		}
 	}
-	if err = dec.Decode(&root); err == nil && root == nil {
-		err = errors.New("null")
+	if err = dec.Decode(&root); err == nil && (root == nil || len(bytes.TrimSpace(text[dec.InputOffset():])) > 0) {
+		err = errors.New("it is null, or there is more behind its end")
 	}
-	if err == nil {
-		if _, err = dec.Token(); err == io.EOF {
-			return root, nil
-		}
-		err = cmp.Or(err, errors.New("there is more behind its end"))
+	if err != nil {
+		return nil, fmt.Errorf("it is no object of JSON (comments are not known here): %w", err)
 	}
-	return nil, fmt.Errorf("it is no object of JSON (comments are not known here): %w", err)
+	return root, nil
 }
 
 // field returns the value at a dotted path; nil if there is none.
