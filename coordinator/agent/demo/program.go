@@ -33,25 +33,7 @@ const envHome = "STINT_DEMO_HOME"
 //
 // It answers with the first line of the user's message, the number of the turn, and what was said before in
 // the session; at first also with how many files and lines the workspace has. Words in the message tell it to
-// do something else, in their order, unless they stand in a quoted line ("> …"):
-//
-//	demo:sleep=2s          work for that long (or plain seconds)
-//	demo:lines=1000        print that many events
-//	demo:usage=500/20      take that many tokens of input and output
-//	demo:newthread         begin a new session instead of the one to resume
-//	demo:say=TEXT          answer with TEXT, up to the end of the line
-//	demo:write=PATH|TEXT   write a file below the workspace
-//	demo:orphan            leave a process of its own session behind
-//	demo:ignore-term       do not end on SIGTERM
-//	demo:hang              never end
-//	demo:hang-after        answer, say that the turn is over, and never end
-//	demo:empty             end well, without an answer
-//	demo:fail              fail the turn
-//	demo:crash             end with exit code 3 in the middle of the turn
-//	demo:429, demo:429=2s  a usage limit, with the time to try again
-//	demo:401, demo:500     not logged in; a server in trouble
-//
-// demo:fail and those below it exist as demo:fail-first and so on, too: only on the first try of a task.
+// do something else: see `stint help agents`.
 //
 // Where an answer must follow a schema (--output-schema) it is the JSON object of an evaluator who has nothing to say, unless
 // demo:say has another. Every execution is noted in log.jsonl in its home, at its start and at its end.
