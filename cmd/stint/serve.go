@@ -609,6 +609,7 @@ func (m *master) work(ctx context.Context, c *coordinator.Coordinator, leased *s
 		notifier = notify.New(c, m.cfg.Notify, os.Environ(), readSecret, m.log)
 	}
 	tell := func(kind, name, text string) {
+		m.log.Warn(text)
 		if notifier != nil {
 			notifier.Tell(&notify.Event{Event: kind, Time: time.Now().UTC(), Text: text, Label: name})
 		}

@@ -294,7 +294,7 @@ func (f *Fleet) checkBalances(ctx context.Context) (string, error) {
 		}
 		err := f.change(ctx, in.ID, func(c *state.Control) { wasLow, c.LowBalance = c.LowBalance, isLow })
 		if err == nil && isLow && !wasLow {
-			f.tell("key-balance", in.ID, fmt.Sprintf("the key of instance %s has $%.2f left", in.ID, left))
+			f.opts.Tell("key-balance", in.ID, fmt.Sprintf("the key of instance %s has $%.2f left", in.ID, left))
 		}
 		return err
 	})

@@ -102,14 +102,9 @@ func (f *Fleet) note(ctx context.Context, in *Instance, failed error, isActive b
 		hasFailed = c.Health == state.HealthFailed && was != c.Health
 	})
 	if err == nil && hasFailed {
-		f.tell("instance-failed", in.ID, fmt.Sprintf("instance %s on %s has failed: stint instance show %[1]s", in.ID, in.Server))
+		f.opts.Tell("instance-failed", in.ID, fmt.Sprintf("instance %s on %s has failed: stint instance show %[1]s", in.ID, in.Server))
 	}
 	return err
-}
-
-func (f *Fleet) tell(kind, name, text string) {
-	f.opts.Log.Warn(text)
-	f.opts.Tell(kind, name, text)
 }
 
 // step is what a check makes of an instance: with the first failure it is unknown, with the third it has failed, and one that

@@ -240,7 +240,7 @@ func (r *Runner) fireDue(ctx context.Context, s *Schedule, c *state.Control, now
 		}
 	}
 	if lost+made > 0 { // those are noted; the others are told of when they are
-		r.tell("schedule-missed", s.Name, fmt.Sprintf("schedule %s: firings missed: %d, the last one at %s; run now: %d", s.Name, lost+made, last.Local().Format(time.DateTime), made))
+		r.opts.Tell("schedule-missed", s.Name, fmt.Sprintf("schedule %s: firings missed: %d, the last one at %s; run now: %d", s.Name, lost+made, last.Local().Format(time.DateTime), made))
 	}
 	return err
 }
@@ -333,16 +333,9 @@ func (r *Runner) skipped(s *Schedule, at time.Time, why string, count int) task.
 func (r *Runner) ended(run task.JobRun) error {
 	err := r.history.add(run)
 	if err == nil && run.Outcome == task.RunError {
-		r.tell("schedule-failed", run.Schedule, fmt.Sprintf("schedule %s: the firing of %s failed: stint cron runs %s", run.Schedule, run.Scheduled.Local().Format(time.DateTime), run.Schedule))
+		r.opts.Tell("schedule-failed", run.Schedule, fmt.Sprintf("schedule %s: the firing of %s failed: stint cron runs %s", run.Schedule, run.Scheduled.Local().Format(time.DateTime), run.Schedule))
 	}
 	return err
-}
-
-func (r *Runner) tell(kind, name, text string) {
-	r.opts.Log.Warn(text)
-	if r.opts.Tell != nil {
-		r.opts.Tell(kind, name, text)
-	}
 }
 
 // settle notes which firings of a schedule have ended, and returns its control record. Those of jobs do it themselves.
