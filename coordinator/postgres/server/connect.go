@@ -171,6 +171,7 @@ func Explain(err error, t Target) error {
 	var server *pgconn.PgError
 	var connect *pgconn.ConnectError
 	var op *net.OpError
+	var network net.Error
 	said := ""
 	switch {
 	case err == nil:
@@ -183,7 +184,7 @@ func Explain(err error, t Target) error {
 		said = fmt.Sprintf("%s (SQLSTATE %s)", server.Message, server.Code)
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
-	case isTimeout(err):
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		said = "it did not answer in time"
 	case errors.As(err, &op):
 		said = op.Error()
@@ -221,9 +222,4 @@ func advice(err error, t Target) (code task.Code, hint string) {
 	default:
 		return task.CodeUnavailable, "look whether the server runs, at the host in the database URL and at the network; the mirror tries again by itself"
 	}
-}
-
-func isTimeout(err error) bool {
-	var network net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
 }
