@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 
 	"stint/ledger/lazy"
@@ -270,10 +269,7 @@ func indentOf(line []byte) int {
 
 // fenceOf returns the character and length of an opening code fence; length 0 if it is none.
 func fenceOf(text []byte) (byte, int) {
-	n := 0
-	for n < len(text) && text[n] == text[0] {
-		n++
-	}
+	n := len(text) - len(bytes.TrimLeft(text, string(text[:1])))
 	if n < 3 || text[0] != '`' && text[0] != '~' || text[0] == '`' && bytes.IndexByte(text[n:], '`') >= 0 {
 		return 0, 0
 	}
@@ -328,10 +324,7 @@ func htmlOf(text []byte, paragraph bool) (end, what string) {
 func markerOf(text []byte, paragraph bool) int {
 	width := 1
 	if !isBullet(text[0]) {
-		width = 0
-		for width < len(text) && width < 10 && text[width] >= '0' && text[width] <= '9' {
-			width++
-		}
+		width = len(text) - len(bytes.TrimLeft(text, "0123456789"))
 		if width == 0 || width > 9 || width == len(text) || text[width] != '.' && text[width] != ')' {
 			return 0
 		}
@@ -349,19 +342,10 @@ func markerOf(text []byte, paragraph bool) int {
 
 // isUnderline reports whether text makes a heading of the paragraph above it.
 func isUnderline(text []byte) bool {
-	return (text[0] == '=' || text[0] == '-') && !slices.ContainsFunc(text, func(c byte) bool { return c != text[0] })
+	return (text[0] == '=' || text[0] == '-') && len(bytes.Trim(text, string(text[:1]))) == 0
 }
 
 func isThematicBreak(text []byte) bool {
-	n := 0
-	for _, c := range text {
-		switch {
-		case c == ' ' || c == '\t':
-		case c == text[0] && (c == '-' || c == '*' || c == '_'):
-			n++
-		default:
-			return false
-		}
-	}
-	return n >= 3
+	isMark := text[0] == '-' || text[0] == '*' || text[0] == '_'
+	return isMark && bytes.Count(text, text[:1]) >= 3 && len(bytes.Trim(text, string(text[:1])+" \t")) == 0
 }

@@ -446,10 +446,7 @@ func (p *parser) closeSection(end int) {
 func (p *parser) reportOpen(at int) {
 	b := &p.blocks
 	at = cmp.Or(at, b.hidden)
-	if b.what == "" || at == 0 {
-		return
-	}
-	if b.reported {
+	if b.what == "" || at == 0 || b.reported {
 		return
 	}
 	b.reported = true
@@ -492,10 +489,7 @@ func HeadingText(line []byte) (int, []byte) {
 	if len(line)-len(text) > 3 {
 		return 0, nil
 	}
-	level := 0
-	for level < len(text) && text[level] == '#' {
-		level++
-	}
+	level := len(text) - len(bytes.TrimLeft(text, "#"))
 	text = text[level:]
 	if level == 0 || level > 6 || len(text) > 0 && text[0] != ' ' && text[0] != '\t' {
 		return 0, nil
