@@ -2,7 +2,7 @@ package ledger
 
 import (
 	"bytes"
-	"strings"
+	"regexp"
 
 	"stint/ledger/lazy"
 )
@@ -16,13 +16,13 @@ type blockState struct {
 	reported bool   // it was reported as open before a record
 	hidden   int    // line of the first record heading in it
 
-	containers []container // open list items and block quotes, the outermost first
-	leaf       leaf        // what is open in the innermost of them
-	fence      byte        // ` or ~
-	fenceLen   int         // length of the opening fence
-	htmlEnd    string      // what closes the HTML block; "" is an empty line
-	setext     bool        // the line before made a top-level heading of the lines above it
-	lazy       bool        // the line before went on with a paragraph of containers that it was not in
+	containers []container           // open list items and block quotes, the outermost first
+	leaf       leaf                  // what is open in the innermost of them
+	fence      byte                  // ` or ~
+	fenceLen   int                   // length of the opening fence
+	htmlEnd    func() *regexp.Regexp // what closes the HTML block; nil is an empty line
+	setext     bool                  // the line before made a top-level heading of the lines above it
+	lazy       bool                  // the line before went on with a paragraph of containers that it was not in
 }
 
 // A container is an open list item or block quote.
@@ -53,7 +53,7 @@ func (b *blockState) inside(line []byte) bool {
 // afterRecord is the state behind the end line of a record: no list and no
 // paragraph is open there. A fence stays open, as Markdown has it.
 func (b *blockState) afterRecord() {
-	if b.what == "" || b.leaf == leafHTML && (b.htmlEnd == "" || b.htmlEnd == "-->" || b.htmlEnd == ">") { // an empty line or the end line closes it
+	if b.what == "" || b.leaf == leafHTML && (b.htmlEnd == nil || endsHTML([]byte("<!-- end 1 -->"), b.htmlEnd)) { // an empty line or the end line closes it
 		b.closeTo(0)
 	}
 }
@@ -113,12 +113,12 @@ func (b *blockState) feed(line []byte, number int) {
 	}
 	paragraph := b.leaf == leafParagraph // that may go on lazily
 	for {
-		began := b.begin(&c, n, paragraph, number)
-		if began == beganNothing {
-			break
-		}
-		if began == beganLeaf || len(c.text) == 0 {
+		isContainer, isLeaf := b.begin(&c, n, paragraph, number)
+		if isLeaf || isContainer && len(c.text) == 0 {
 			return
+		}
+		if !isContainer {
+			break
 		}
 		n, paragraph = len(b.containers), false
 	}
@@ -169,7 +169,7 @@ func (b *blockState) continues(c *cursor) bool {
 			b.closeTo(len(b.containers))
 		}
 	case leafHTML:
-		if b.htmlEnd == "" && blank || closesHTML(c.text, b.htmlEnd) {
+		if endsHTML(c.text, b.htmlEnd) {
 			b.closeTo(len(b.containers))
 		}
 	case leafCode:
@@ -187,24 +187,17 @@ func (b *blockState) continues(c *cursor) bool {
 // heading at the top level depends on it, and a blank line costs a step for each.
 const maxDepth = 64
 
-// what a line can begin.
-const (
-	beganNothing = iota
-	beganContainer
-	beganLeaf
-)
-
-// begin looks whether a block begins at the cursor, inside the n outermost
+// begin looks whether a container or a leaf begins at the cursor, inside the n outermost
 // containers. paragraph says that a paragraph is open, in them or deeper.
-func (b *blockState) begin(c *cursor, n int, paragraph bool, number int) int {
+func (b *blockState) begin(c *cursor, n int, paragraph bool, number int) (isContainer, isLeaf bool) {
 	text := c.text
 	if c.indent > 3 {
 		if paragraph {
-			return beganNothing
+			return false, false
 		}
 		b.closeTo(n)
 		b.leaf = leafCode
-		return beganLeaf
+		return false, true
 	}
 	direct := paragraph && n == len(b.containers)
 	deep := n >= maxDepth
@@ -212,15 +205,15 @@ func (b *blockState) begin(c *cursor, n int, paragraph bool, number int) int {
 		b.closeTo(n)
 		c.quote()
 		b.containers = append(b.containers, container{})
-		return beganContainer
+		return true, false
 	}
 	if b.beginLeaf(text, n, paragraph, number) {
-		return beganLeaf
+		return false, true
 	}
 	if isThematicBreak(text) || direct && isUnderline(text) {
 		b.setext = n == 0 && direct && isUnderline(text)
 		b.closeTo(n)
-		return beganLeaf
+		return false, true
 	}
 	if width := markerOf(text, direct); width > 0 && !deep {
 		b.closeTo(n)
@@ -232,9 +225,9 @@ func (b *blockState) begin(c *cursor, n int, paragraph bool, number int) int {
 		}
 		c.indent = max(0, c.indent+width-padding)
 		b.containers = append(b.containers, container{item: before + padding, empty: len(c.text) == 0})
-		return beganContainer
+		return true, false
 	}
-	return beganNothing
+	return false, false
 }
 
 // beginLeaf begins a heading, a code fence or an HTML block.
@@ -254,7 +247,7 @@ func (b *blockState) beginLeaf(text []byte, n int, paragraph bool, number int) b
 		return false
 	}
 	b.closeTo(n)
-	if !closesHTML(text, end) {
+	if !endsHTML(text, end) {
 		b.htmlEnd = end
 		b.open(leafHTML, what, number)
 	}
@@ -276,47 +269,40 @@ func fenceOf(text []byte) (byte, int) {
 	return text[0], n
 }
 
-// closesHTML reports whether the line has what ends an HTML block; it need not be the tag that began it.
-func closesHTML(line []byte, end string) bool {
-	if strings.HasPrefix(end, "</") {
-		return htmlRawEnd().Match(line)
-	}
-	return end != "" && bytes.Contains(line, []byte(end))
+// htmlKinds are the kinds of HTML blocks, by what begins one and what ends it; nil is an empty line. Compiled when first needed:
+// most processes of stint never parse a file.
+var htmlKinds = [...]struct {
+	what       string
+	begin, end func() *regexp.Regexp
+}{
+	{"comment", lazy.Regexp(`^<!--`), lazy.Regexp(`-->`)},
+	{"HTML block", lazy.Regexp(`^<\?`), lazy.Regexp(`\?>`)},
+	{"HTML block", lazy.Regexp(`^<!\[CDATA\[`), lazy.Regexp(`\]\]>`)},
+	{"HTML block", lazy.Regexp(`^<![A-Za-z]`), lazy.Regexp(`>`)},
+	{"HTML block", lazy.Regexp(`(?i)^<(script|pre|style|textarea)([ \t>]|$)`), lazy.Regexp(`(?i)</(script|pre|style|textarea)>`)}, // not always the tag that began it
+	{"HTML block", lazy.Regexp(`(?i)^</?(address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link|main|menu|menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead|title|tr|track|ul)([ \t]|/?>|$)`), nil},
+	{"HTML block", lazy.Regexp(`^<(/[A-Za-z][A-Za-z0-9-]*[ \t]*|[A-Za-z][A-Za-z0-9-]*([ \t]+[A-Za-z_:][A-Za-z0-9_.:-]*([ \t]*=[ \t]*([^ \t"'=<>` + "`" + `]+|'[^']*'|"[^"]*"))?)*[ \t]*/?)>[ \t]*$`), nil}, // that is none of these
 }
 
-// Compiled when first needed: most processes of stint never parse a file.
-var (
-	htmlRaw    = lazy.Regexp(`(?i)^<(script|pre|style|textarea)([ \t>]|$)`)
-	htmlRawTag = lazy.Regexp(`(?i)^</?(script|pre|style|textarea)([ \t/>]|$)`)
-	htmlRawEnd = lazy.Regexp(`(?i)</(script|pre|style|textarea)>`)
-	htmlBlock  = lazy.Regexp(`(?i)^</?(address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link|main|menu|menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead|title|tr|track|ul)([ \t]|/?>|$)`)
-	htmlAny    = lazy.Regexp(`^<(/[A-Za-z][A-Za-z0-9-]*[ \t]*|[A-Za-z][A-Za-z0-9-]*([ \t]+[A-Za-z_:][A-Za-z0-9_.:-]*([ \t]*=[ \t]*([^ \t"'=<>` + "`" + `]+|'[^']*'|"[^"]*"))?)*[ \t]*/?)>[ \t]*$`)
-)
+var htmlRawTag = lazy.Regexp(`(?i)^</?(script|pre|style|textarea)([ \t/>]|$)`)
 
-// htmlOf returns what ends the HTML block that the line begins ("" is an empty
-// line) and what to call it; "" if it begins none.
-func htmlOf(text []byte, paragraph bool) (end, what string) {
-	if text[0] != '<' || len(text) < 2 {
-		return "", ""
+// htmlOf returns what ends the HTML block that the line begins, and what to call it; "" if it begins none.
+func htmlOf(text []byte, paragraph bool) (end func() *regexp.Regexp, what string) {
+	for i := 0; i < len(htmlKinds) && text[0] == '<'; i++ {
+		isAny := i == len(htmlKinds)-1
+		if k := &htmlKinds[i]; k.begin().Match(text) && !(isAny && (paragraph || htmlRawTag().Match(text))) {
+			return k.end, k.what
+		}
 	}
-	switch {
-	case bytes.HasPrefix(text, []byte("<!--")):
-		return "-->", "comment"
-	case text[1] == '?':
-		return "?>", "HTML block"
-	case bytes.HasPrefix(text, []byte("<![CDATA[")):
-		return "]]>", "HTML block"
-	case len(text) > 2 && text[1] == '!' && (text[2]|0x20 >= 'a' && text[2]|0x20 <= 'z'):
-		return ">", "HTML block"
-	case htmlBlock().Match(text):
-		return "", "HTML block"
-	case !paragraph && htmlAny().Match(text) && !htmlRawTag().Match(text):
-		return "", "HTML block"
+	return nil, ""
+}
+
+// endsHTML reports whether the line has what ends an HTML block.
+func endsHTML(line []byte, end func() *regexp.Regexp) bool {
+	if end == nil {
+		return len(line) == 0
 	}
-	if m := htmlRaw().FindSubmatch(text); m != nil {
-		return "</" + string(bytes.ToLower(m[1])) + ">", "HTML block"
-	}
-	return "", ""
+	return end().Match(line)
 }
 
 // markerOf returns the width of the marker of the list item that text begins; 0 if
