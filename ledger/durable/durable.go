@@ -207,15 +207,8 @@ func RemoveTemps(dir string, before time.Time) error {
 // MkdirAll makes a directory and what is missing above it, each durable in its
 // parent, for the owner alone. What exists is left as it is.
 func MkdirAll(fsys FS, name string) error {
-	fi, err := fsys.Stat(name)
-	if err == nil && fi.Mode()&fs.ModeSymlink != 0 {
-		fi, err = fsys.Stat(name + "/.") // a link to a directory will do
-	}
-	if err == nil {
-		if !fi.IsDir() {
-			return fmt.Errorf("%s is not a directory", name)
-		}
-		return nil
+	if _, err := fsys.Stat(name + "/."); !errors.Is(err, fs.ErrNotExist) { // a link to a directory will do
+		return err
 	}
 	parent := filepath.Dir(name)
 	if parent != name {
