@@ -109,13 +109,7 @@ func (f *Follower) Next(ctx context.Context) (*ledger.Section, error) {
 	if f.log != nil {
 		logDone = f.log.Done
 	}
-	for {
-		ended := false // asked before looking, so that nothing is missed
-		select {
-		case <-logDone:
-			ended = true
-		default:
-		}
+	for ended := false; ; { // known before looking, so that nothing is missed
 		s, err := f.step()
 		if s != nil || err != nil {
 			return s, err
@@ -134,6 +128,7 @@ func (f *Follower) Next(ctx context.Context) (*ledger.Section, error) {
 		case <-f.done:
 		case <-again:
 		case <-logDone:
+			ended = true
 		}
 	}
 }
