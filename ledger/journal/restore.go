@@ -59,9 +59,7 @@ func Restore(fsys durable.FS, dir string, files ledger.Files, tasks []byte, note
 		last = max(last, through)
 	}
 	mark.Restored(&note, through) // of the copy
-	if note.Seq = last + 1; note.Seq > ledger.MaxSeq {
-		return fmt.Errorf("record %d is beyond the last number that there can be", note.Seq)
-	}
+	note.Seq = last + 1
 	tasks = tasks[:len(tasks):len(tasks)]
 	if len(tasks) > 0 && tasks[len(tasks)-1] != '\n' {
 		tasks = append(tasks, '\n')
