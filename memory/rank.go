@@ -1,10 +1,8 @@
 package memory
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
-	"io"
 	"math"
 	"math/bits"
 	"os"
@@ -164,7 +162,7 @@ func undated(line string) (day time.Time, rest string) {
 func (r *ranking) readAgain(hits []ranked) (still []ranked) {
 	slices.SortFunc(hits, func(a, b ranked) int { return cmp.Or(a.note-b.note, cmp.Compare(a.off, b.off)) })
 	var f *os.File
-	note, buf := -1, make([]byte, aroundLine+2<<10)
+	note, buf := -1, make([]byte, aroundLine+maxLine)
 	for _, h := range hits {
 		if h.note != note {
 			_ = f.Close() // only read from; nil is not open
@@ -210,19 +208,13 @@ func (r *ranking) open(n *note) *os.File {
 
 // readAround returns what stands before an offset of a file, and the line there.
 func readAround(f *os.File, off int64, buf []byte) (before, line []byte) {
-	begin := off - min(off, aroundLine)
-	n, _ := f.ReadAt(buf, begin) // the file may be shorter by now
-	buf = buf[:n]
-	if at := int(off - begin); at <= n && (at == 0 || buf[at-1] == '\n') {
-		before, line = buf[:at], buf[at:]
+	at := min(off, aroundLine)
+	n, _ := f.ReadAt(buf, off-at) // the file may be shorter by now
+	if int64(n) < at || at > 0 && buf[at-1] != '\n' {
+		return nil, nil
 	}
-	if end := bytes.IndexByte(line, '\n'); end >= 0 {
-		return before, bytes.TrimRight(line[:end], "\r")
-	}
-	if n == cap(buf) { // the line goes on
-		line, _, _ = readLine(bufio.NewReaderSize(io.NewSectionReader(f, off, maxLine), bufferSize))
-	}
-	return before, line
+	line, _, _ = bytes.Cut(buf[at:n], []byte("\n"))
+	return buf[:at], bytes.TrimRight(line, "\r")
 }
 
 // headings returns the headings that the end of a text stands below, a line each, in lower case.
