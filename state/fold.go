@@ -126,10 +126,7 @@ func (t *Folded) Apply(sec *ledger.Section, p *Pool, k Keep) error {
 		t.By = by // how the task ended was another's doing
 	}
 	t.AgentSession = t.Native(t.Agent)
-	for i := range sec.Fields {
-		agent, ok := bytes.CutSuffix(sec.Fields[i].Key, []byte(nativeSuffix))
-		t.Learned = t.Learned || ok && len(agent) > 0 && string(agent) == t.Agent
-	}
+	t.Learned = t.Agent != "" && sec.Get(NativeKey(t.Agent)) != nil
 	if t.AgentSession != native && !t.Counted {
 		t.Thread = Usage{} // what was counted was another session
 	}
