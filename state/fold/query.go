@@ -234,11 +234,10 @@ func (s *State) Find(ref string) (found []string) {
 		return []string{ref}
 	}
 	if ref == state.LastRef {
-		for n := s.Entries.Len() - 1; n > 0; n-- {
-			if e := s.Entries.At(n); !e.Deleted && e.Kept == table.InJournal {
-				return []string{s.ID(n)}
-			}
+		for _, n := range s.matching(state.Filter{Limit: 1}) {
+			found = append(found, s.ID(n))
 		}
+		return found
 	}
 	if found = s.Containing(ref, table.InJournal); len(found) == 0 {
 		found = s.Containing(ref, table.InArchive)
