@@ -27,17 +27,12 @@ func (q *Query) previewRun(ctx context.Context, p *task.TaskPreview, spec *task.
 	q.tasks.View(func(st *fold.State) {
 		r = q.attempts.Begin(st, r, &p.Task, p.Task.Agent, q.tasks.Config.Now())
 		_, known = st.SessionByID(r.Task.SessionID)
-		for _, id := range st.Running() {
-			if other, ok := st.Peek(id); ok && other.SessionKey == r.Task.SessionKey {
+		for _, other := range st.Lane(r.Task.SessionKey) {
+			if other.Status == state.Running || !other.Passed(q.tasks.Config.Now()) {
 				p.Ahead++
 			}
 		}
 	})
-	for _, other := range q.Queue(r.Task.SessionKey) {
-		if !other.Passed(q.tasks.Config.Now()) {
-			p.Ahead++
-		}
-	}
 	switch {
 	case r.Session != "":
 		p.Session, p.Resumes = task.SessionResume, r.Session
