@@ -94,10 +94,7 @@ func VersionOf(data []byte) int {
 		return 0
 	}
 	word, _, _ := bytes.Cut(rest, []byte(" "))
-	v, err := strconv.Atoi(string(word))
-	if err != nil {
-		return 0
-	}
+	v, _ := strconv.Atoi(string(word)) // 0 if it is no number
 	return v
 }
 
