@@ -251,7 +251,7 @@ type Queues struct {
 
 // NewQueues returns queues without a task. Their TitleOf is to be set.
 func NewQueues() Queues {
-	s := Queues{
+	return Queues{
 		Tasks:    table.New(),
 		live:     map[uint32]*Item{},
 		running:  map[uint32]*Item{},
@@ -268,7 +268,6 @@ func NewQueues() Queues {
 		plan:     plan{wakes: heap.Heap[timer]{Before: func(a, b timer) bool { return a.at.Before(b.at) }, Place: func(t timer) *uint32 { return &t.wakeAt }}},
 		due:      heap.Heap[*Item]{Before: func(a, b *Item) bool { return a.due().Before(b.due()) }, Place: func(l *Item) *uint32 { return &l.dueAt }},
 	}
-	return s
 }
 
 // Peek returns what is in memory of a task, and reads nothing. Of one that has not ended that is all but its texts; of one that
