@@ -407,7 +407,7 @@ func (t *Tree) Drop(run checkout.Shell, now time.Time, force bool) error {
 		return err
 	}
 	if tip != "" && !force {
-		left, err := t.git(run, append([]string{"log", "--format=%h %s", tip}, elsewhere...)...)
+		left, err := t.sh(run, "", "at_root; unlanded log --format='%h %s'", tip)
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"stint/coordinator/checkout"
@@ -147,60 +146,12 @@ func (t *Tree) Look(run checkout.Shell) (w Work, err error) {
 	if err := t.find(run); err != nil {
 		return w, err
 	}
-	w.Name = t.Branch()
-	if w.Tip, err = t.ref(run, heads+w.Name); err != nil || w.Tip == "" {
-		w.State = Missing
-		return w, err
-	}
-	out, err := t.git(run, append([]string{"rev-list", "--count", w.Tip}, elsewhere...)...)
-	if err != nil {
-		return w, err
-	}
-	w.Commits, _ = strconv.Atoi(out)
-	if w.Since, err = t.since(run, "HEAD", w.Tip); err != nil {
-		return w, err
-	}
-	stat, err := t.git(run, "diff", "--numstat", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", w.Since, w.Tip)
-	if err != nil {
-		return w, err
-	}
-	for line := range strings.Lines(stat) {
-		words := strings.SplitN(line, "\t", 3)
-		added, _ := strconv.Atoi(words[0])
-		removed, _ := strconv.Atoi(words[min(1, len(words)-1)])
-		w.Files, w.Added, w.Removed = w.Files+1, w.Added+added, w.Removed+removed
-	}
-	landed, err := t.ref(run, refs+"landed/"+t.Name)
-	if err != nil {
-		return w, err
-	}
-	switch w.State = Clean; {
-	case w.Commits > 0:
-		w.State = Ahead
-	case landed != "":
-		w.State = Landed
-	}
-	if !t.isThere() {
-		w.State = Missing
-		return w, nil
-	}
-	merging, err := t.merging(run)
-	if err != nil {
-		return w, err
-	}
-	changed, err := t.here(run, "status", "--porcelain", "--ignore-submodules=all")
-	switch {
-	case merging != "":
-		w.State = Conflicted
-	case changed != "":
-		w.State = Changed
+	w.Name, w.State = t.Branch(), Missing
+	out, err := t.sh(run, "", "at_root; look")
+	if err == nil && out != "" {
+		_, err = fmt.Sscan(out, &w.State, &w.Tip, &w.Since, &w.Commits, &w.Files, &w.Added, &w.Removed)
 	}
 	return w, err
-}
-
-// since returns the commit at which a branch has left another one; of two without a common one, the empty tree.
-func (t *Tree) since(run checkout.Shell, base, tip string) (string, error) {
-	return t.sh(run, "", "at_root; ours merge-base "+state.ShellLine([]string{base, tip})+" || ours hash-object -t tree /dev/null")
 }
 
 // Diff returns what is on the branch since it left that of the checkout, as git prints it; with stat only the sizes.
@@ -221,18 +172,14 @@ func (t *Tree) HasChanged(run checkout.Shell, dir string, patterns []string) (bo
 	if err := t.find(run); err != nil || !t.isThere() {
 		return false, err
 	}
-	since, err := t.since(run, "HEAD", heads+t.Branch())
-	if err != nil {
-		return false, err
-	}
 	below, err := filepath.Rel(t.Path, dir)
 	if err != nil {
 		return false, err
 	}
-	args := []string{"diff", "--name-only", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", since, "--"}
+	var paths []string
 	for _, p := range patterns {
-		args = append(args, ":(top,glob)"+filepath.Join(below, p))
+		paths = append(paths, ":(top,glob)"+filepath.Join(below, p))
 	}
-	out, err := t.here(run, args...)
+	out, err := t.sh(run, "", `at_root; s=$(since HEAD) && inside && ours diff --name-only --no-ext-diff --no-textconv --ignore-submodules=all "$s" --`, paths...)
 	return out != "", err
 }

@@ -179,9 +179,6 @@ func (t *Tree) Lock(ctx context.Context, wait time.Duration) (unlock func() erro
 //go:embed worktree.sh
 var script string
 
-// elsewhere leaves out of a list of commits what other branches have than stint's, also those that were pushed.
-var elsewhere = []string{"--not", "--exclude=" + heads + branchPrefix + "*", "--glob=" + heads + "*", "--exclude=*/" + branchPrefix + "*", "--remotes"}
-
 // sh calls what follows the script, in the shell, and returns what it prints without the last line break.
 func (t *Tree) sh(run checkout.Shell, stdin, call string, args ...string) (string, error) {
 	out, err := run("root="+state.ShellQuote(t.Root)+" path="+state.ShellQuote(t.Path)+" admin="+state.ShellQuote(t.admin())+" name="+state.ShellQuote(t.Name)+"\n"+script+call+" "+state.ShellLine(args), stdin)
@@ -387,7 +384,7 @@ func (t *Tree) add(run checkout.Shell, base string, isNew bool) (note string, er
 		return "", err
 	}
 	if have != "" && isNew {
-		if own, err := t.git(run, append([]string{"rev-list", "--max-count=1", have}, elsewhere...)...); err != nil {
+		if own, err := t.sh(run, "", "at_root; unlanded rev-list --max-count=1", have); err != nil {
 			return "", err
 		} else if own == "" {
 			have, kept = "", ""

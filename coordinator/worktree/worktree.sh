@@ -32,6 +32,29 @@ save() {
 	c=$(ours commit-tree -p "$h" ${m:+-p "$m"} -F - "$t") && ours update-ref -m 'stint: commit what a run has left' HEAD "$c" "$h" || exit
 	[ -z "$m" ] || ours merge --quit
 }
+# unlanded is git with a list of commits, without what other branches have than stint's, also those that were pushed.
+unlanded() { ours "$@" --not '--exclude=refs/heads/stint/*' '--glob=refs/heads/*' '--exclude=*/stint/*' --remotes; }
+# since BASE prints the commit at which the branch has left another one; if they have none in common, the empty tree.
+since() { ours merge-base "$1" "$branch" || ours hash-object -t tree /dev/null; }
+# look prints of the branch, if there is one, what the worktree is in a word, the last commit, since when that is its own, how many are, and
+# how many files and lines they change.
+look() {
+	t=$(ours rev-parse -q --verify "$branch^{commit}") || return 0
+	n=$(unlanded rev-list --count "$t") && s=$(since HEAD) && l=$(ours for-each-ref "$landed") &&
+		d=$(ours diff --numstat --no-ext-diff --no-textconv --ignore-submodules=all "$s" "$t") || exit
+	if [ -z "$admin" ] || [ ! -d "$path" ] || [ -h "$path" ]; then
+		is=missing
+	else
+		m=$(inside; ours rev-parse -q --verify MERGE_HEAD)
+		c=$(inside; ours status --porcelain --ignore-submodules=all) || exit
+		is=clean
+		[ -z "$l" ] || is=landed
+		[ "$n" = 0 ] || is=ahead
+		[ -z "$c" ] || is=changed
+		[ -z "$m" ] || is=conflicted
+	fi
+	echo "$is $t $s $n $(printf '%s\n' "$d" | awk '{ added += $1; removed += $2; files += NF > 0 } END { print files, added + 0, removed + 0 }')"
+}
 # stash PARENT prints a commit on top of that which has what lies in the worktree; PARENT if that has all of it.
 stash() {
 	t=$(add_all) || exit
