@@ -337,11 +337,11 @@ func (t *Tree) Make(run checkout.Shell, lane, base string, now time.Time, setUp 
 	if t.CreatedAt.IsZero() {
 		t.CreatedAt = now
 	}
-	if err := errors.Join(durable.MkdirAll(durable.OS, t.trees.State), t.write()); err != nil {
+	if err := errors.Join(durable.MkdirAll(durable.OS, t.trees.State), t.write(), os.MkdirAll(filepath.Dir(t.Path), durable.DirMode), t.keep(run)); err != nil {
 		return note, err
 	}
-	back, err := t.add(run, base, isNew)
-	if err != nil {
+	back, err := t.sh(run, "", "at_root; add", base, strconv.FormatBool(isNew))
+	if err := errors.Join(err, t.keep(run)); err != nil {
 		return note, err
 	}
 	if err := t.include(run); err != nil {
@@ -361,47 +361,6 @@ func (t *Tree) makeRoom(isThere bool) (note string, err error) {
 	}
 	aside := durable.FreeName(durable.OS, t.Path+".left")
 	return "git no longer knows its worktree: what was there is in " + aside, os.Rename(t.Path, aside)
-}
-
-// add lets git make the worktree, on its branch if there is one, or where that was at last. A new one begins at
-// base as it is now, also where another one was begun before, and had no commits.
-func (t *Tree) add(run checkout.Shell, base string, isNew bool) (note string, err error) {
-	if err := t.keep(run); err != nil {
-		return "", err
-	}
-	if t.admin() != "" { // of one that is gone, or that was being made; git locks that
-		if _, err := t.inTurn(run, "worktree", "remove", "--force", "--force", t.Path); err != nil {
-			return "", err
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(t.Path), durable.DirMode); err != nil {
-		return "", err
-	}
-	branch := t.Branch()
-	have, err := t.ref(run, heads+branch)
-	kept, wrong := t.ref(run, refs+"tip/"+t.Name)
-	if err := errors.Join(err, wrong); err != nil {
-		return "", err
-	}
-	if have != "" && isNew {
-		if own, err := t.sh(run, "", "at_root; unlanded rev-list --max-count=1", have); err != nil {
-			return "", err
-		} else if own == "" {
-			have, kept = "", ""
-		}
-	}
-	if have == "" {
-		if kept != "" {
-			note = "its branch was deleted, and is back where it was after the last run"
-		}
-		if _, err := t.inTurn(run, "branch", "--force", "--no-track", branch, cmp.Or(kept, base)); err != nil {
-			return "", err
-		}
-	}
-	if _, err = t.inTurn(run, "worktree", "add", t.Path, branch); err == nil {
-		err = t.keep(run)
-	}
-	return note, err
 }
 
 // settle puts a worktree in order in which nobody is at work, with a .git that leads elsewhere.

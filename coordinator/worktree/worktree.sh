@@ -77,6 +77,22 @@ keep() {
 		ours for-each-ref --format="update $tip %(objectname)" "$branch"
 	} | ours update-ref --stdin
 }
+# add BASE IS_NEW makes the worktree, on its branch if there is one, or where that was at last, which it tells. A new one begins at BASE as
+# it is now, also where another one was begun before, and had no commits.
+add() {
+	[ -z "$admin" ] || ours worktree remove --force --force "$path" || exit # of one that is gone, or that was being made; git locks that
+	h=$(ours rev-parse -q --verify "$branch^{commit}")
+	k=$(ours rev-parse -q --verify "$tip^{commit}")
+	if [ -n "$h" ] && [ "$2" = true ]; then
+		x=$(unlanded rev-list --max-count=1 "$h") || exit
+		[ -n "$x" ] || h= k=
+	fi
+	if [ -z "$h" ]; then
+		ours branch -q --force --no-track "stint/$name" "${k:-$1}" || exit
+		[ -z "$k" ] || echo 'its branch was deleted, and is back where it was after the last run'
+	fi
+	ours worktree add -q "$path" "stint/$name" >/dev/null
+}
 # build MODE TARGET TIP makes, without a branch, the commit that lands, with the message on stdin; 3: there are conflicts.
 build() {
 	ours checkout -q --detach "$2" || exit
