@@ -44,8 +44,6 @@ const (
 	refs         = "refs/stint/"
 	// KeepDropped is how long the commits of a dropped branch stay.
 	KeepDropped = 30 * 24 * time.Hour
-	// GitMinimum is the oldest git that does all of this: rev-parse --path-format.
-	GitMinimum = "2.31"
 )
 
 // Trees are the worktrees of a state directory.
@@ -274,8 +272,9 @@ func Check(run checkout.Shell, root, base string) error {
 	if err != nil {
 		return err
 	}
-	if !isRecent(version) {
-		return fmt.Errorf("worktrees need git %s or newer, and this is %s", GitMinimum, version)
+	var major, minor int // 2.31 is the oldest git that has rev-parse --path-format
+	if _, err := fmt.Sscanf(version, "git version %d.%d", &major, &minor); err != nil || major < 2 || major == 2 && minor < 31 {
+		return fmt.Errorf("worktrees need git 2.31 or newer, and this is %s", version)
 	}
 	commit, err := t.ref(run, "HEAD")
 	if err == nil && commit == "" {
@@ -287,17 +286,6 @@ func Check(run checkout.Shell, root, base string) error {
 		}
 	}
 	return err
-}
-
-// isRecent reports whether git prints a version that is not older than [GitMinimum].
-func isRecent(version string) bool {
-	words := regexp.MustCompile(`(\d+)\.(\d+)`).FindStringSubmatch(version)
-	if words == nil {
-		return false
-	}
-	major, _ := strconv.Atoi(words[1])
-	minor, _ := strconv.Atoi(words[2])
-	return major > 2 || major == 2 && minor >= 31
 }
 
 // Make makes the worktree, or puts one in order that is there. Nobody but the caller, who has its lock, is at work in it. A new
