@@ -312,10 +312,14 @@ func (t *Tree) Make(run checkout.Shell, lane, base string, now time.Time, setUp 
 		}
 		return note, t.write()
 	}
-	if t.Ready || isThere && !t.IsMade() {
-		note, err = t.makeRoom(isThere)
-	} else if isThere { // no agent has seen what was begun here
+	switch {
+	case isThere && (t.Ready || !t.IsMade()): // what lies there stays
+		aside := durable.FreeName(durable.OS, t.Path+".left")
+		note, err = "git no longer knows its worktree: what was there is in "+aside, os.Rename(t.Path, aside)
+	case isThere: // no agent has seen what was begun here
 		err = removeTree(t.Path)
+	case t.Ready:
+		note = "its worktree was removed, and is made anew from its branch"
 	}
 	if err != nil {
 		return note, err
@@ -340,15 +344,6 @@ func (t *Tree) Make(run checkout.Shell, lane, base string, now time.Time, setUp 
 	}
 	t.Ready = true
 	return strings.Trim(note+"; "+back, "; "), t.write()
-}
-
-// makeRoom makes room for a worktree that an agent or a user has removed, or taken from git. What lies there stays.
-func (t *Tree) makeRoom(isThere bool) (note string, err error) {
-	if !isThere {
-		return "its worktree was removed, and is made anew from its branch", nil
-	}
-	aside := durable.FreeName(durable.OS, t.Path+".left")
-	return "git no longer knows its worktree: what was there is in " + aside, os.Rename(t.Path, aside)
 }
 
 // settle puts a worktree in order in which nobody is at work, with a .git that leads elsewhere.
