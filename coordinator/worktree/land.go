@@ -136,7 +136,7 @@ func (t *Tree) tryLand(run checkout.Shell, o *Options, r *Result) (moved bool, e
 		err = o.Verify()
 	}
 	if err == nil && r.Commit != old {
-		if err = t.note(run, heads+r.Target, r.Commit, old, tip); err == nil {
+		if _, err = t.sh(run, "", "at_root; note", heads+r.Target, r.Commit, old, tip); err == nil {
 			moved, err = t.move(run, r.Target, old, r.Commit)
 		}
 	}
@@ -305,25 +305,11 @@ func (t *Tree) resume(run checkout.Shell, tip string) (string, error) {
 // A landing is what is noted of the last one.
 type landing struct{ target, result, before, tip string }
 
-// note notes a landing, before it is made.
-func (t *Tree) note(run checkout.Shell, target, result, before, tip string) error {
-	made, err := t.sh(run, "", "inside; commit_as stint stint@localhost; ours", "commit-tree", "-p", result, "-p", before, "-p", tip, "-m", target, result+"^{tree}")
-	if err == nil {
-		_, err = t.git(run, "update-ref", refs+"landed/"+t.Name, strings.TrimSpace(made))
-	}
-	return err
-}
-
 // landing returns what is noted of the last landing; the zero value if there was none.
 func (t *Tree) landing(run checkout.Shell) (l landing, err error) {
-	have, err := t.ref(run, refs+"landed/"+t.Name)
-	if err != nil || have == "" {
-		return l, err
-	}
-	out, err := t.git(run, "log", "-1", "--format=%P%n%s", have)
-	parents, target, _ := strings.Cut(out, "\n")
-	if words := strings.Fields(parents); err == nil && len(words) == 3 {
-		l = landing{strings.TrimSpace(target), words[0], words[1], words[2]}
+	out, err := t.git(run, "for-each-ref", "--format=%(subject)", refs+"landed/"+t.Name)
+	if words := strings.Fields(out); len(words) == 4 {
+		l = landing{words[0], words[1], words[2], words[3]}
 	}
 	return l, err
 }

@@ -7,7 +7,7 @@
 //
 //	refs/stint/tip/NAME          the branch after the last run: it comes back if somebody deletes the branch
 //	refs/stint/work/NAME/COMMIT  commits that were on the branch, or made in the worktree, and no longer are on it
-//	refs/stint/landed/NAME       its last landing: a commit whose parents are the result, the target before, and the branch before
+//	refs/stint/landed/NAME       its last landing: a commit that names and has the result, the target before, and the branch before
 //	refs/stint/dropped/NAME/TIME what was dropped, for [KeepDropped]
 //
 // Everything runs git itself, through a [checkout.Shell], which bounds it. An agent can put any .git into its worktree: git is

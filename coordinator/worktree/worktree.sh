@@ -102,6 +102,11 @@ build() {
 	rebase) ours checkout -q --detach "$3" && theirs rebase -q "$2" >/dev/null || exit 3 ;;
 	esac
 }
+# note BRANCH RESULT BEFORE TIP notes a landing, before it is made: in words, as git leaves out a parent that it has already.
+note() {
+	commit_as stint stint@localhost
+	c=$(ours commit-tree -p "$2" -p "$3" -p "$4" -m "$*" "$2^{tree}") && ours update-ref "$landed" "$c"
+}
 # move BRANCH FROM TO CHECKED_OUT moves a branch, and first the checkout at $root where that has it.
 move() {
 	[ -z "$4" ] || { ours update-index -q --refresh --ignore-submodules >/dev/null; ours read-tree -m -u "$2" "$3" || exit; }

@@ -171,6 +171,24 @@ func TestWorkLandsInEachMode(t *testing.T) {
 	}
 }
 
+// TestUndoOfWhatLandedAsItWas: a rebase onto a branch that has not moved lands the very commits of the branch.
+func TestUndoOfWhatLandedAsItWas(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	tree := p.session("web")
+	p.work(tree, "echo new >b")
+	r, err := p.land(tree, worktree.Options{Mode: worktree.Rebase})
+	must(t, err)
+	back, err := tree.Undo(context.Background(), p.run)
+	must(t, err)
+	if w := p.look(tree); back.Commit != r.Before || w.State != worktree.Ahead || w.Commits != 1 {
+		t.Fatalf("%+v, %+v", back, w)
+	}
+	if got := p.in(p.root, "ls; git log --format=%s; git status --porcelain"); got != "a\nstart" {
+		t.Fatal(got)
+	}
+}
+
 func TestConflictsStayInTheWorktree(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
