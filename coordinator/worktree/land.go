@@ -181,11 +181,7 @@ func (t *Tree) begin(run checkout.Shell, tip string) error {
 
 // build makes the result in the worktree, without a branch, and returns it.
 func (t *Tree) build(run checkout.Shell, mode Mode, old, tip string) (string, error) {
-	message, err := t.message(run, mode, old, tip)
-	if err != nil {
-		return "", err
-	}
-	out, err := t.sh(run, message, `inside; said=$( (build `+state.ShellLine([]string{string(mode), old, tip})+`) 2>&1 ); echo $?; printf %s "$said"`)
+	out, err := t.sh(run, "", `inside; said=$( (build `+state.ShellLine([]string{string(mode), old, tip})+`) 2>&1 ); echo $?; printf %s "$said"`)
 	if err != nil {
 		return "", err
 	}
@@ -199,30 +195,6 @@ func (t *Tree) build(run checkout.Shell, mode Mode, old, tip string) (string, er
 		err = fmt.Errorf("git could not make the commit: %s", cmp.Or(strings.TrimSpace(said), "exit code "+code))
 	}
 	return "", cmp.Or(err, error(&ConflictError{Files: strings.Split(files, "\n")}))
-}
-
-// message returns the message of the commit that lands: that of a single commit, else the subject of the first, and all of them.
-func (t *Tree) message(run checkout.Shell, mode Mode, old, tip string) (string, error) {
-	all, err := t.git(run, "log", "--reverse", "--no-merges", "--format=%B%x00", tip, "^"+old)
-	bodies := strings.Split(strings.TrimSuffix(strings.TrimSpace(all), "\x00"), "\x00")
-	if len(bodies) == 1 && mode == Squash || err != nil {
-		return cmp.Or(strings.TrimSpace(bodies[0]), "Land "+t.Branch()) + "\n", err
-	}
-	subjects, trailers := "", ""
-	for _, body := range bodies {
-		lines := strings.Split(strings.TrimSpace(body), "\n")
-		subjects += "- " + lines[0] + "\n"
-		for _, line := range lines[1:] {
-			if strings.HasPrefix(line, "Stint-Task: ") && !strings.Contains(trailers, line) {
-				trailers += line + "\n"
-			}
-		}
-	}
-	subject := strings.TrimPrefix(strings.SplitN(subjects, "\n", 2)[0], "- ")
-	if mode == Merge {
-		subject = "Merge " + t.Branch()
-	}
-	return strings.TrimSpace(subject+"\n\n"+subjects+"\n"+trailers) + "\n", nil
 }
 
 // isOut reports whether a branch is checked out in a directory. In another one is an error.

@@ -93,12 +93,24 @@ add() {
 	fi
 	ours worktree add -q "$path" "stint/$name" >/dev/null
 }
-# build MODE TARGET TIP makes, without a branch, the commit that lands, with the message on stdin; 3: there are conflicts.
+# commit MODE TARGET TIP commits what lands, with the message of a single commit, else with the subject of the first, and all of them.
+commit() {
+	c="$3 ^$2"
+	all() { ours log --reverse --no-merges --format="$1" $c; }
+	s=$(all %s) && b=$(all %B) && t=$(all '%(trailers:key=Stint-Task)') || exit
+	first=$(printf '%s\n' "$s" | sed q)
+	if [ "$1" = merge ] || [ "$first" != "$s" ]; then
+		[ "$1" = squash ] || first="Merge stint/$name"
+		b=$(printf '%s\n\n' "$first"; printf '%s\n' "$s" | sed 's/^/- /'; printf '\n%s\n' "$t" | awk '!has[$0]++')
+	fi
+	printf '%s\n' "${b:-Land stint/$name}" | theirs commit -q -F -
+}
+# build MODE TARGET TIP makes, without a branch, the commit that lands; 3: there are conflicts.
 build() {
 	ours checkout -q --detach "$2" || exit
 	case $1 in
-	squash) ours merge -q --squash "$3" >/dev/null || exit 3; ours diff --cached --quiet --ignore-submodules=none || theirs commit -q -F - ;;
-	merge) ours merge -q --no-ff --no-commit "$3" >/dev/null || exit 3; theirs commit -q -F - ;;
+	squash) ours merge -q --squash "$3" >/dev/null || exit 3; ours diff --cached --quiet --ignore-submodules=none || commit "$@" ;;
+	merge) ours merge -q --no-ff --no-commit "$3" >/dev/null || exit 3; commit "$@" ;;
 	rebase) ours checkout -q --detach "$3" && theirs rebase -q "$2" >/dev/null || exit 3 ;;
 	esac
 }
