@@ -199,14 +199,10 @@ func (t *Tree) build(run checkout.Shell, mode Mode, old, tip string) (string, er
 
 // isOut reports whether a branch is checked out in a directory. In another one is an error.
 func (t *Tree) isOut(run checkout.Shell, branch, dir string) (is bool, err error) {
-	list, err := t.inTurn(run, "worktree", "list", "--porcelain")
-	top := ""
-	for line := range strings.Lines(list) {
-		line = strings.TrimSuffix(line, "\n")
-		if path, ok := strings.CutPrefix(line, "worktree "); ok {
-			top = path
-		}
-		if line == "branch "+heads+branch {
+	list, err := t.git(run, "worktree", "list", "--porcelain")
+	for entry := range strings.SplitSeq(list, "\n\n") {
+		top, rest, _ := strings.Cut(strings.TrimPrefix(entry, "worktree "), "\n")
+		if slices.Contains(strings.Split(rest, "\n"), "branch "+heads+branch) {
 			if is = true; top != dir {
 				return true, fmt.Errorf("%s is checked out in %s: check out another branch there, or name one with --onto", branch, top)
 			}
@@ -215,39 +211,33 @@ func (t *Tree) isOut(run checkout.Shell, branch, dir string) (is bool, err error
 	return is, err
 }
 
-// inUse reports whether the target is checked out, which can only be where the worktree is from, and clean.
-func (t *Tree) inUse(run checkout.Shell, target string) (bool, error) {
+// inUse returns where the target is checked out, which can only be where the worktree is from, and clean; "" if it is not.
+func (t *Tree) inUse(run checkout.Shell, target string) (at string, err error) {
 	is, err := t.isOut(run, target, t.Root)
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	rebasing, _ := filepath.Glob(filepath.Join(escapeGlob(t.common), "*", "head-name"))
-	more, _ := filepath.Glob(filepath.Join(escapeGlob(t.common), "worktrees", "*", "*", "head-name"))
-	for _, name := range append(rebasing, more...) {
+	for _, name := range append(t.glob("*/head-name"), t.glob("worktrees/*/*/head-name")...) {
 		if data, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(data)) == heads+target {
-			return false, fmt.Errorf("a rebase of %s is going on (%s): finish it first", target, filepath.Dir(name))
+			return "", fmt.Errorf("a rebase of %s is going on (%s): finish it first", target, filepath.Dir(name))
 		}
 	}
 	if !is {
-		return false, nil
+		return "", nil
 	}
 	changed, err := t.git(run, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
 	if err == nil && changed != "" {
 		first, _, _ := strings.Cut(changed, "\n")
 		err = fmt.Errorf("%s, where %s is checked out, has changes that are not committed (%s): commit or stash them, or land on another branch with --onto", t.Root, target, strings.TrimSpace(first))
 	}
-	return true, err
+	return t.Root, err
 }
 
 // move moves the target from one commit to another one, and the checkout that has it. moved says that it was not where it should be.
 func (t *Tree) move(run checkout.Shell, target, from, to string) (moved bool, err error) {
-	inUse, err := t.inUse(run, target) // now, too
+	checkedOut, err := t.inUse(run, target) // now, too
 	if err != nil {
 		return false, err
-	}
-	checkedOut := ""
-	if inUse {
-		checkedOut = t.Root
 	}
 	if _, err = t.sh(run, "", "at_root; move", heads+target, from, to, checkedOut); err == nil {
 		return false, nil

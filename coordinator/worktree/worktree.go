@@ -229,8 +229,7 @@ func (t *Tree) find(run checkout.Shell) error {
 
 // admin returns the directory in the repository that has the worktree's HEAD and index; "" if git does not know the worktree.
 func (t *Tree) admin() string {
-	names, _ := filepath.Glob(filepath.Join(escapeGlob(t.common), "worktrees", "*", "gitdir"))
-	for _, name := range names {
+	for _, name := range t.glob("worktrees/*/gitdir") {
 		if data, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(data)) == filepath.Join(t.Path, ".git") {
 			return filepath.Dir(name)
 		}
@@ -249,10 +248,9 @@ const lockAge = 10 * time.Second
 
 // unlock removes the locks of a git that was killed. Nobody has those of the worktree itself.
 func (t *Tree) unlock() (err error) {
-	common, own := escapeGlob(t.common), cmp.Or(t.admin(), "-")
-	for _, pattern := range []string{escapeGlob(own) + "/*.lock", common + "/" + heads + t.Branch() + ".lock", common + "/" + refs + "*/" + t.Name + ".lock", common + "/" + refs + "*/" + t.Name + "/*.lock"} {
-		names, _ := filepath.Glob(pattern)
-		for _, name := range names {
+	own := t.admin()
+	for _, pattern := range []string{"worktrees/" + filepath.Base(own) + "/*.lock", heads + t.Branch() + ".lock", refs + "*/" + t.Name + ".lock", refs + "*/" + t.Name + "/*.lock"} {
+		for _, name := range t.glob(pattern) {
 			if fi, wrong := os.Lstat(name); wrong == nil && (filepath.Dir(name) == own || time.Since(fi.ModTime()) >= lockAge) {
 				err = errors.Join(err, os.Remove(name))
 			}
@@ -261,8 +259,11 @@ func (t *Tree) unlock() (err error) {
 	return err
 }
 
-func escapeGlob(path string) string {
-	return regexp.MustCompile(`[*?\[\\]`).ReplaceAllString(path, `\$0`)
+// glob returns the files of the repository that fit a pattern.
+func (t *Tree) glob(pattern string) []string {
+	common := regexp.MustCompile(`[*?\[\\]`).ReplaceAllString(t.common, `\$0`)
+	names, _ := filepath.Glob(filepath.Join(common, pattern)) // the pattern is right
+	return names
 }
 
 // Check returns why no worktree can be made for a directory from a base; nil if one can. root is the top of its checkout.
