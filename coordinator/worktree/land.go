@@ -348,7 +348,7 @@ func (t *Tree) Drop(run checkout.Shell, now time.Time, force bool) error {
 	tip, err := t.ref(run, heads+t.Branch())
 	if err == nil && tip != "" && t.isThere() {
 		if tip, err = t.stash(run, tip); err == nil {
-			err = t.keepCommit(run, tip)
+			_, err = t.sh(run, "", "at_root; keep_commit", tip)
 		}
 	}
 	if err != nil {

@@ -1,7 +1,6 @@
 package worktree
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -48,71 +47,36 @@ func (t *Tree) merging(run checkout.Shell) (string, error) {
 	return t.sh(run, "", "inside; ours rev-parse -q --verify MERGE_HEAD || :")
 }
 
-// attach brings HEAD back to the branch. A branch all of whose commits HEAD has goes there; otherwise HEAD's commits are kept beside it.
+// attach brings HEAD back to the branch, also after a landing that was cut off.
 func (t *Tree) attach(run checkout.Shell) (note string, err error) {
-	out, err := t.sh(run, "", `inside; echo "$(ours symbolic-ref -q HEAD) $(ours rev-parse -q --verify 'HEAD^{commit}')"`)
-	if err != nil {
-		return "", err
-	}
-	on, head, _ := strings.Cut(out, " ")
-	if on == heads+t.Branch() && head != "" && !t.Landing {
-		return "", nil
-	}
-	tip, err := t.tip(run) // also of a branch that was deleted
-	if err != nil {
-		return "", err
-	}
-	// What is not committed goes with HEAD: on it, whatever that is, and kept.
-	left, err := t.stash(run, cmp.Or(head, tip))
-	if err != nil {
-		return "", err
-	}
-	to := tip
-	if t.Landing { // which was cut off
-		to, err = t.resume(run, tip)
-	} else if forward, wrong := t.isAncestor(run, tip, left); forward {
-		to, err = left, wrong
-	}
-	if err != nil {
-		return "", err
-	}
-	isIn, err := t.isAncestor(run, left, to)
-	if err == nil && !isIn {
-		err = t.keepCommit(run, left)
-		if !t.Landing {
-			note = fmt.Sprintf("the worktree had left its branch: commit %s is kept, and not on %s", left[:12], t.Branch())
+	landed := ""
+	if t.Landing {
+		if landed, err = t.tip(run); err == nil {
+			landed, err = t.resume(run, landed)
+		}
+		if err != nil {
+			return "", err
 		}
 	}
-	if err != nil {
-		return "", err
-	}
-	if _, err = t.sh(run, "", "inside; back", to); err == nil && t.Landing {
+	left, err := t.sh(run, "", "inside; attach", landed)
+	if err == nil && t.Landing {
 		t.Landing = false
-		err = t.write()
+		return "", t.write()
+	}
+	if left != "" {
+		note = fmt.Sprintf("the worktree had left its branch: commit %s is kept, and not on %s", left[:12], t.Branch())
 	}
 	return note, err
 }
 
 // tip returns the last commit of the branch: where it is, or was after the last run.
 func (t *Tree) tip(run checkout.Shell) (string, error) {
-	tip, err := t.ref(run, heads+t.Branch())
-	if err == nil && tip == "" {
-		tip, err = t.ref(run, refs+"tip/"+t.Name)
-	}
-	if err == nil && tip == "" {
-		err = fmt.Errorf("the branch %s was deleted, and nothing is known of it", t.Branch())
-	}
-	return tip, err
+	return t.sh(run, "", "at_root; last")
 }
 
 // stash returns a commit on top of parent that has what lies in the worktree; parent if that has all of it.
 func (t *Tree) stash(run checkout.Shell, parent string) (string, error) {
 	return t.sh(run, "", "inside; stash", parent)
-}
-
-func (t *Tree) keepCommit(run checkout.Shell, commit string) error {
-	_, err := t.git(run, "update-ref", refs+"work/"+t.Name+"/"+commit[:12], commit)
-	return err
 }
 
 // keep notes where the branch is now, and keeps what it no longer has: of the last tip, and of all that HEAD has been since.

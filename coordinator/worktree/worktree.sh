@@ -67,6 +67,25 @@ back() {
 		rm -rf "$admin/rebase-merge" "$admin/rebase-apply" && ours merge --quit && ours read-tree --reset -u "$1" &&
 		ours update-ref -m 'stint: back to the branch' "$branch" "$1" && ours symbolic-ref HEAD "$branch"
 }
+# last prints the last commit of the branch: where it is, or was after the last run.
+last() {
+	ours rev-parse -q --verify "$branch^{commit}" || ours rev-parse -q --verify "$tip^{commit}" ||
+		{ echo "the branch stint/$name was deleted, and nothing is known of it" >&2; exit 1; }
+}
+# keep_commit keeps one beside the branch.
+keep_commit() { ours update-ref "$work$(printf %.12s "$1")" "$1"; }
+# attach LANDED brings HEAD back to the branch, which goes to LANDED where a landing was cut off, or to HEAD if that has all of its commits.
+# If not, HEAD's are kept beside it, and the last is printed. What is not committed goes with HEAD: on it, whatever that is.
+attach() {
+	h=$(ours rev-parse -q --verify 'HEAD^{commit}')
+	[ "$(ours symbolic-ref -q HEAD)" != "$branch" ] || [ -z "$h" ] || [ -n "$1" ] || return 0
+	to=$(last) && left=$(stash "${h:-$to}") && x=$(ours rev-list --max-count=1 "$to" "^$left") || exit
+	[ -n "$x" ] || to=$left
+	[ -z "$1" ] || to=$1
+	x=$(ours rev-list --max-count=1 "$left" "^$to") || exit
+	[ -z "$x" ] || { keep_commit "$left" && echo "$left"; } || exit
+	back "$to" >/dev/null
+}
 # keep notes where the branch is now, and keeps what it no longer has: of the last tip, and of all that HEAD has been since.
 keep() {
 	h=worktrees/${admin##*/}/HEAD
