@@ -199,7 +199,7 @@ func (t *Tree) build(run checkout.Shell, mode Mode, old, tip string) (string, er
 
 // isOut reports whether a branch is checked out in a directory. In another one is an error.
 func (t *Tree) isOut(run checkout.Shell, branch, dir string) (is bool, err error) {
-	list, err := t.git(run, "worktree", "list", "--porcelain")
+	list, err := t.inTurn(run, "at_root; ours", "worktree", "list", "--porcelain")
 	for entry := range strings.SplitSeq(list, "\n\n") {
 		top, rest, _ := strings.Cut(strings.TrimPrefix(entry, "worktree "), "\n")
 		if slices.Contains(strings.Split(rest, "\n"), "branch "+heads+branch) {
@@ -380,7 +380,7 @@ func (t *Tree) Drop(run checkout.Shell, now time.Time, force bool) error {
 		return err
 	}
 	if t.admin() != "" {
-		if _, err := t.inTurn(run, "worktree", "remove", "--force", "--force", t.Path); err != nil {
+		if _, err := t.inTurn(run, "at_root; ours", "worktree", "remove", "--force", "--force", t.Path); err != nil {
 			return err
 		}
 	}

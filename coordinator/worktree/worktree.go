@@ -188,13 +188,13 @@ func (t *Tree) git(run checkout.Shell, args ...string) (string, error) {
 	return t.sh(run, "", "at_root; ours", args...)
 }
 
-// inTurn runs a git that reads the files of all worktrees. It fails at one that another git is making, so one runs at a time.
-func (t *Tree) inTurn(run checkout.Shell, args ...string) (string, error) {
+// inTurn is sh for what reads the files of all worktrees. Git fails at one that another git is making, so one runs at a time.
+func (t *Tree) inTurn(run checkout.Shell, call string, args ...string) (string, error) {
 	free, err := t.queue(context.Background(), "") // what is waited for has a limit
 	if err != nil {
 		return "", err
 	}
-	out, err := t.git(run, args...)
+	out, err := t.sh(run, "", call, args...)
 	return out, errors.Join(err, free())
 }
 
@@ -333,7 +333,7 @@ func (t *Tree) Make(run checkout.Shell, lane, base string, now time.Time, setUp 
 	if err := errors.Join(durable.MkdirAll(durable.OS, t.trees.State), t.write(), os.MkdirAll(filepath.Dir(t.Path), durable.DirMode), t.keep(run)); err != nil {
 		return note, err
 	}
-	back, err := t.sh(run, "", "at_root; add", base, strconv.FormatBool(isNew))
+	back, err := t.inTurn(run, "at_root; add", base, strconv.FormatBool(isNew))
 	if err := errors.Join(err, t.keep(run)); err != nil {
 		return note, err
 	}
