@@ -36,8 +36,8 @@ func (p *place) commits(where string) seen {
 }
 
 const (
-	kept = "--branches --glob=refs/stint"    // what cannot go away
-	all  = "--all --reflog --ignore-missing" // what git still knows, also with a worktree half made, whose HEAD is none yet
+	kept = "--branches --glob=refs/stint" // what cannot go away
+	all  = "--glob=refs/ --reflog HEAD"   // what git still knows; --all fails at a worktree half made, whose HEAD is none yet
 )
 
 // check fails unless all of them are on a branch or below refs/stint.

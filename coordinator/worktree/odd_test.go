@@ -61,6 +61,7 @@ func TestOddRepositories(t *testing.T) {
 		{name: "merge.ff=only", begin: "git config merge.ff only", later: "echo c >c; git add c; git commit -qm c", o: worktree.Options{Mode: worktree.Merge}, check: "cat b c", want: "new\nc"},
 		{name: "mergeOptions", begin: "git config branch.main.mergeOptions --squash; git config merge.verifySignatures true", check: "git log --format=%s; git status --porcelain", want: "work of web\nstart"},
 		{name: "rebase.updateRefs", begin: "git config rebase.updateRefs true", later: "echo c >c; git add c; git commit -qm c; git branch mine stint/web; git rev-parse mine >../mine", o: worktree.Options{Mode: worktree.Rebase}, check: "git log --format=%s; git rev-parse mine | diff - ../mine", want: "work of web\nc\nstart"},
+		{name: "git killed when it made a worktree", begin: "git worktree add -q ../half; cd .git/worktrees/half; : >commondir; touch -d '1 minute ago' commondir", check: "cat b", want: "new"},
 		{name: "no reflogs", begin: "git config core.logAllRefUpdates false", check: "cat b", want: "new"},
 		{name: "colors", begin: "git config color.ui always; git config status.showUntrackedFiles no; git config diff.noprefix true; git config commit.cleanup strip", check: "cat b", want: "new"},
 		{name: "dirty", later: "echo mine >>a", refuse: "has changes that are not committed (M a)"},

@@ -166,10 +166,14 @@ func (t *Tree) write() error {
 
 // Lock keeps everybody else out of the worktree: a run has it, or a landing. The error is [lock.ErrLocked] when somebody has it.
 func (t *Tree) Lock(ctx context.Context, wait time.Duration) (unlock func() error, err error) {
-	if err := durable.MkdirAll(durable.OS, t.trees.State); err != nil {
+	return t.trees.lock(ctx, t.file(".lock"), wait)
+}
+
+func (s *Trees) lock(ctx context.Context, name string, wait time.Duration) (unlock func() error, err error) {
+	if err := durable.MkdirAll(durable.OS, s.State); err != nil {
 		return nil, err
 	}
-	return lock.Take(ctx, t.file(".lock"), wait)
+	return lock.Take(ctx, name, wait)
 }
 
 // script has what git does, as functions for the shell.
@@ -246,12 +250,13 @@ func (t *Tree) isThere() bool {
 // lockAge is how old a lock of a ref is at least which nobody has any more: git has one for a moment.
 const lockAge = 10 * time.Second
 
-// unlock removes the locks of a git that was killed. Nobody has those of the worktree itself.
+// unlock removes the locks of a git that was killed. Nobody has those of the worktree itself. A commondir that was not written yet
+// goes too: with an empty one git fails at all that reads the worktrees, with none it does not.
 func (t *Tree) unlock() (err error) {
 	own := t.admin()
-	for _, pattern := range []string{"worktrees/" + filepath.Base(own) + "/*.lock", heads + t.Branch() + ".lock", refs + "*/" + t.Name + ".lock", refs + "*/" + t.Name + "/*.lock"} {
+	for _, pattern := range []string{"worktrees/" + filepath.Base(own) + "/*.lock", heads + t.Branch() + ".lock", refs + "*/" + t.Name + ".lock", refs + "*/" + t.Name + "/*.lock", "worktrees/*/commondir"} {
 		for _, name := range t.glob(pattern) {
-			if fi, wrong := os.Lstat(name); wrong == nil && (filepath.Dir(name) == own || time.Since(fi.ModTime()) >= lockAge) {
+			if fi, wrong := os.Lstat(name); wrong == nil && (fi.Size() == 0 || strings.HasSuffix(name, ".lock")) && (filepath.Dir(name) == own || time.Since(fi.ModTime()) >= lockAge) {
 				err = errors.Join(err, os.Remove(name))
 			}
 		}
@@ -330,7 +335,7 @@ func (t *Tree) Make(run checkout.Shell, lane, base string, now time.Time, setUp 
 	if t.CreatedAt.IsZero() {
 		t.CreatedAt = now
 	}
-	if err := errors.Join(durable.MkdirAll(durable.OS, t.trees.State), t.write(), os.MkdirAll(filepath.Dir(t.Path), durable.DirMode), t.keep(run)); err != nil {
+	if err := errors.Join(t.write(), os.MkdirAll(filepath.Dir(t.Path), durable.DirMode), t.keep(run)); err != nil {
 		return note, err
 	}
 	back, err := t.inTurn(run, "at_root; add", base, strconv.FormatBool(isNew))

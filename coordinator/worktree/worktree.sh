@@ -99,7 +99,7 @@ keep() {
 # add BASE IS_NEW makes the worktree, on its branch if there is one, or where that was at last, which it tells. A new one begins at BASE as
 # it is now, also where another one was begun before, and had no commits.
 add() {
-	[ -z "$admin" ] || ours worktree remove --force --force "$path" || exit # of one that is gone, or that was being made; git locks that
+	[ -z "$admin" ] || rm -rf "$admin" || exit # of one that is gone, or that was being made
 	h=$(ours rev-parse -q --verify "$branch^{commit}")
 	k=$(ours rev-parse -q --verify "$tip^{commit}")
 	if [ -n "$h" ] && [ "$2" = true ]; then
