@@ -14,7 +14,6 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -469,12 +468,10 @@ func openEditor(file string, stdout *os.File) error {
 	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), defaultEditor)
 	cmd := exec.Command("/bin/sh", "-c", "trap : INT; "+editor+` "$1"`, "sh", file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, os.Stderr
-	inEditor.Store(true)
-	defer inEditor.Store(false)
 	err := cmd.Start()
 	if err == nil {
-		// What comes from here on never reaches us, so none of it is left when the editor ends.
-		// Before, the editor would have inherited that.
+		// The editor decides what Ctrl-C means: vim goes on. What comes from here on never reaches us, so none of
+		// it is left when the editor ends. Before, the editor would have inherited that.
 		signal.Ignore(os.Interrupt, syscall.SIGQUIT)
 		err = cmd.Wait()
 		signal.Notify(signals, os.Interrupt)
@@ -488,9 +485,6 @@ func openEditor(file string, stdout *os.File) error {
 	}
 	return fmt.Errorf("the editor %q failed: %w", editor, err)
 }
-
-// inEditor is true while an editor runs, which decides what Ctrl-C means: vim goes on.
-var inEditor atomic.Bool
 
 // signals has those that end a command.
 var signals = make(chan os.Signal, 1)

@@ -45,11 +45,7 @@ func run(args []string) int {
 		signal.Notify(signals, syscall.SIGHUP) // what is half done is put back
 	}
 	go func() { // ends with the program
-		for s := range signals {
-			if s != os.Interrupt || !inEditor.Load() {
-				break
-			}
-		}
+		<-signals
 		signal.Stop(signals)
 		cancel(errDetached)
 	}()
