@@ -1,13 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -398,25 +398,13 @@ func (a *app) ask(ctx context.Context, question, letters string) (byte, bool) {
 	}
 	for {
 		_, _ = fmt.Fprintf(a.stderr, "%s ", question) // nothing is left to do about a broken stderr
-		line, err := interruptibly(ctx, interrupted, func() (string, error) { return readLine(a.stdin) })
+		// A terminal gives a line at a time: what follows may be for an editor.
+		line, err := interruptibly(ctx, interrupted, func() (string, error) { return bufio.NewReader(a.stdin).ReadString('\n') })
 		if err != nil {
 			return 0, false
 		}
 		if line = strings.ToLower(strings.TrimSpace(line)); len(line) > 0 && strings.IndexByte(letters, line[0]) >= 0 {
 			return line[0], true
-		}
-	}
-}
-
-// readLine reads to the end of a line and no further: what follows may be for an editor.
-func readLine(r io.Reader) (string, error) {
-	var line []byte
-	for b := make([]byte, 1); ; line = append(line, b[0]) {
-		if _, err := io.ReadFull(r, b); err != nil {
-			return "", err
-		}
-		if b[0] == '\n' {
-			return string(line), nil
 		}
 	}
 }
