@@ -50,7 +50,7 @@ func run(args []string) int {
 		cancel(errDetached)
 	}()
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
-	root, help := a.rootCommand(args), bufio.NewWriter(os.Stdout)
+	root, help := a.rootCommand(args), bufio.NewWriterSize(os.Stdout, 64<<10) // all of it, so that cobra sees no error
 	root.SetOut(help)
 	err := root.ExecuteContext(ctx)
 	err = cmp.Or(err, help.Flush()) // which cobra would only print
