@@ -37,7 +37,7 @@ func Text(m *task.Metrics, due *jobs.Metrics) []byte {
 	e.histogram("stint_journal_records_per_sync", "Records that share an fdatasync.", &m.Commits)
 
 	if mirror := m.Mirror; mirror != nil {
-		e.one("stint_postgres_up", gauge, "1 while the mirror in PostgreSQL is written, 0 while its database cannot be used.", truth(mirror.State == task.MirrorFollowing || mirror.State == task.MirrorRebuilding))
+		e.one("stint_postgres_up", gauge, "1 while the mirror in PostgreSQL is written, 0 while its database cannot be used.", truth[mirror.State == task.MirrorFollowing || mirror.State == task.MirrorRebuilding])
 		e.one("stint_postgres_lag_records", gauge, "Records of the journal that are not in the mirror.", float64(mirror.LagRecords))
 		e.one("stint_postgres_lag_seconds", gauge, "How long the oldest of them has waited.", mirror.LagSeconds)
 		e.one("stint_postgres_rows_total", counter, "Rows written to the mirror.", float64(mirror.Rows))
@@ -45,7 +45,7 @@ func Text(m *task.Metrics, due *jobs.Metrics) []byte {
 	}
 
 	if shared := m.Shared; shared != nil {
-		e.one("stint_shared_up", gauge, "1 while the database of the shared queue answers in time, 0 while it does not, and nothing is known of the queue.", truth(shared.IsUp))
+		e.one("stint_shared_up", gauge, "1 while the database of the shared queue answers in time, 0 while it does not, and nothing is known of the queue.", truth[shared.IsUp])
 		if shared.IsUp {
 			e.family("stint_shared_tasks", gauge, "Tasks in the shared queue, on all hosts, that have not ended, by status.")
 			for _, status := range []string{"queued", "leased", "running"} {
@@ -77,14 +77,14 @@ func (e *exposition) queue(m *task.Metrics) {
 	e.one("stint_runs", gauge, "Tasks that run.", float64(m.Tasks[state.Running]))
 	e.one("stint_max_workers", gauge, "Tasks that may run at the same time.", float64(m.MaxWorkers))
 	e.one("stint_max_queued", gauge, "Tasks that may wait. 0: no bound.", float64(m.MaxQueued))
-	e.one("stint_dispatch_paused", gauge, "1 while no tasks are started.", truth(m.Paused))
+	e.one("stint_dispatch_paused", gauge, "1 while no tasks are started.", truth[m.Paused])
 	e.family("stint_account_held", gauge, "1 while an account is on hold: somebody must fix it before its tasks start.")
 	for _, a := range m.Accounts {
-		e.sample("stint_account_held", truth(a.Held), "account", a.Name)
+		e.sample("stint_account_held", truth[a.Held], "account", a.Name)
 	}
 	e.family("stint_account_cooling", gauge, "1 while an account waits for a rate limit to pass.")
 	for _, a := range m.Accounts {
-		e.sample("stint_account_cooling", truth(a.Cooling), "account", a.Name)
+		e.sample("stint_account_cooling", truth[a.Cooling], "account", a.Name)
 	}
 }
 
@@ -179,12 +179,8 @@ func (e *exposition) histogram(name, help string, h *task.Histogram) {
 	e.sample(name+"_count", float64(total))
 }
 
-func truth(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
-}
+// truth has the values of what is so or not.
+var truth = map[bool]float64{true: 1}
 
 // process adds what is known of the process that began then, by the names that
 // Prometheus' own libraries use. What a system does not tell is left out.
