@@ -49,7 +49,19 @@ func (a *app) syncCommand() *cobra.Command {
 // what it holds, and does run, whose exit code is the same for all.
 func (a *app) onMirror(use, short string, run func(ctx context.Context, dir string, o postgres.Options) error) *cobra.Command {
 	c := a.withJSON(command(use+" [OPTIONS]", short, cobra.NoArgs, func(c *cobra.Command, _ []string) error {
-		dir, o, err := a.mirrorOptions(c)
+		cfg, err := a.config(c.Flags())
+		dir, wrong := a.state()
+		if err = cmp.Or(err, wrong); err != nil {
+			return err
+		}
+		o, on := postgresOptions(cfg, dir, slog.New(slog.DiscardHandler)) // what is to be said, these commands say
+		if !on {
+			return usage("createdb cli_worker, then --postgres postgres:///cli_worker, or url in the [postgres] section of config.toml", "no database is configured for a mirror of the ledger")
+		}
+		url, err := o.URL()
+		if err == nil {
+			_, err = dsn.Parse(url)
+		}
 		if err != nil {
 			return err
 		}
@@ -61,32 +73,6 @@ func (a *app) onMirror(use, short string, run func(ctx context.Context, dir stri
 		}
 	}
 	return c
-}
-
-// mirrorOptions returns the state directory, and where its mirror is.
-func (a *app) mirrorOptions(c *cobra.Command) (dir string, o postgres.Options, err error) {
-	cfg, err := a.config(c.Flags())
-	if err != nil {
-		return "", o, err
-	}
-	if dir, err = a.state(); err != nil {
-		return "", o, err
-	}
-	o, on := postgresOptions(cfg, dir, slog.New(slog.DiscardHandler)) // what is to be said, these commands say
-	if !on {
-		return "", o, errNoMirror
-	}
-	url, err := o.URL()
-	if err == nil {
-		_, err = dsn.Parse(url)
-	}
-	return dir, o, err
-}
-
-// errNoMirror is the answer where no database is configured.
-var errNoMirror = &cliError{
-	code: exitUsage, message: "no database is configured for a mirror of the ledger",
-	try: "createdb cli_worker, then --postgres postgres:///cli_worker, or url in the [postgres] section of config.toml",
 }
 
 // syncError sets the exit code of what ended one of these commands: whatever a database or a
