@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -44,15 +45,22 @@ type tableInput struct {
 // list writes the rows one by one: there may be many, and most of them have been encoded before.
 func (s *Server) list(ctx context.Context, in *listInput) (*streamOutput, error) {
 	f, err := in.filter()
-	if err != nil {
+	shared, wrong := s.shared(ctx, in.Shared, false)
+	if err = cmp.Or(err, wrong); err != nil {
 		return nil, err
 	}
 	f.Prompts = in.Prompts
-	page := s.page
-	if in.Shared {
-		page = func(f state.Filter) ([][]byte, uint64, error) { return s.sharedPage(ctx, f) }
+	var rows [][]byte
+	var next uint64
+	if shared == nil {
+		rows, next, err = s.page(f)
+	} else {
+		var tasks []state.Task
+		tasks, err = shared.List(ctx, f)
+		for _, t := range tasks {
+			rows = append(rows, bytes.TrimSuffix(wire.MustJSON(s.view(t)), []byte("\n"))) // what the ledger says of waiting is not about it
+		}
 	}
-	rows, next, err := page(f)
 	if err != nil {
 		return nil, err
 	}

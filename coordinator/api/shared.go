@@ -1,12 +1,10 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"time"
 
 	"stint/coordinator/api/guard"
-	"stint/coordinator/api/wire"
 	"stint/coordinator/task"
 	"stint/state"
 )
@@ -49,19 +47,6 @@ func (s *Server) shared(ctx context.Context, wanted, changes bool) (Shared, erro
 		return nil, task.Conflict("stint config set postgres.url postgres://db.example/cli_worker, and start the master anew", "no database is configured for a shared queue")
 	}
 	return s.rooms.Shared, nil
-}
-
-// sharedPage is page for the shared queue.
-func (s *Server) sharedPage(ctx context.Context, f state.Filter) (rows [][]byte, next uint64, err error) {
-	shared, err := s.shared(ctx, true, false)
-	if err != nil {
-		return nil, 0, err
-	}
-	list, err := shared.List(ctx, f)
-	for i := range list {
-		rows = append(rows, bytes.TrimSuffix(wire.MustJSON(s.view(list[i])), []byte("\n"))) // what the ledger says of waiting is not about it
-	}
-	return rows, 0, err
 }
 
 // sharedNow returns how the shared queue is, and waits for a second at most; nil: there is none.
