@@ -43,9 +43,16 @@ var files = map[string]string{"events": rundir.EventsName, "stdout": "stdout", "
 // Open opens the stream of a task's runs as it is now. It is that of one run, or, where run is "", of those of
 // the last attempt, in their order.
 func (s *Stream) Open(t *state.Task, run string) (*rundir.Outputs, error) {
-	ids, err := chooseRuns(t, run)
-	if err != nil {
-		return nil, err
+	if !rundir.IsRunID(t.RunID) {
+		return nil, &task.Error{Code: task.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID}
+	}
+	ids := addRuns(nil, t, state.LastAttempt(t.Steps))
+	if run != "" {
+		s, err := rundir.FindRun(t, run)
+		if err != nil {
+			return nil, err
+		}
+		ids = []string{s.RunID}
 	}
 	var paths []string
 	for _, id := range ids {
@@ -102,18 +109,6 @@ func (s *Stream) Follow(ctx context.Context, id string, poll time.Duration, w io
 		}
 	}
 	return err
-}
-
-// chooseRuns returns the runs of a task's last attempt; or one of all its runs, see rundir.FindRun.
-func chooseRuns(t *state.Task, run string) (ids []string, err error) {
-	if !rundir.IsRunID(t.RunID) {
-		return nil, &task.Error{Code: task.CodeNotFound, Message: "task " + t.ID + " has not run yet", Hint: "stint why " + t.ID}
-	}
-	if run != "" {
-		s, err := rundir.FindRun(t, run)
-		return []string{s.RunID}, err
-	}
-	return addRuns(nil, t, state.LastAttempt(t.Steps)), nil
 }
 
 // addRuns adds to a list of runs those of some steps of a task, and its last one.
