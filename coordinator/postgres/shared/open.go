@@ -72,10 +72,7 @@ func (o *Opener) Listen(ctx context.Context, again time.Duration, wake chan<- st
 				return err
 			}
 			for ; err == nil; _, err = conn.WaitForNotification(ctx) {
-				select {
-				case wake <- struct{}{}:
-				default: // it will look
-				}
+				task.Wake(wake)
 			}
 			return err
 		})
