@@ -126,11 +126,7 @@ func (d *demo) open() (id string, err error) {
 	id, flag := d.resume, os.O_RDWR|os.O_APPEND
 	anew := slices.ContainsFunc(directives(d.message), func(w directive) bool { return w.name == "newthread" })
 	if id == "" || anew {
-		v7, err := uuid.NewV7()
-		if err != nil {
-			return "", err
-		}
-		id, flag = v7.String(), flag|os.O_CREATE|os.O_EXCL
+		id, flag = uuid.Must(uuid.NewV7()).String(), flag|os.O_CREATE|os.O_EXCL // Go's random numbers never fail
 	}
 	name := filepath.Join(d.home, "threads", filepath.Base(id)+".jsonl")
 	if d.thread, err = durable.Open(name, flag, durable.FileMode); err != nil {
