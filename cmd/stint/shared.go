@@ -69,9 +69,9 @@ func (a *app) listShared(c *cobra.Command, o *lsOptions) error {
 			return usage("stint ls --shared --status queued", "the shared queue has no status %q; it is one of %s", s, sharedStatuses)
 		}
 	}
-	f := shared.ListFilter{Status: strings.Join(o.status, ","), Tool: o.filter.Agent, SessionKey: o.filter.Session, Label: o.filter.Label, Limit: o.filter.Limit}
-	f.TenantID, f.Queue = o.filter.TenantID, o.filter.Queue
-	list, err := fromShared(a, c, func(q *shared.Queue, ctx context.Context) ([]shared.Task, error) { return q.List(ctx, f) })
+	list, err := fromShared(a, c, func(q *shared.Queue, ctx context.Context) ([]shared.Task, error) {
+		return q.List(ctx, o.filter, strings.Join(o.status, ","))
+	})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"stint/coordinator/task"
+	"stint/state"
 )
 
 // Get returns a shared task with its files, and their contents if they are asked for. ref is its id, or any piece of it that no other has.
@@ -46,23 +47,17 @@ func (q *Queue) find(ctx context.Context, ref string) (string, error) {
 	return ids[0], nil
 }
 
-// A ListFilter says which shared tasks are listed; a zero field any.
-type ListFilter struct {
-	Filter
-	Status, Tool, SessionKey, Label string // Status: one, or several with commas between them
-	Limit                           int    // the newest; 0: all
-}
-
 // listed are the columns of a task in a list.
 var listed = strings.Replace(columns, "t.prompt", "left(t.prompt, 300)", 1)
 
-// List returns shared tasks, the oldest first, with the beginnings of their prompts and without the files.
-func (q *Queue) List(ctx context.Context, f ListFilter) ([]Task, error) {
+// List returns shared tasks, the oldest first, with the beginnings of their prompts and without the files. A zero field of the
+// filter is any, which has no statuses: those of rows are given with commas between them, "" being any.
+func (q *Queue) List(ctx context.Context, f state.Filter, statuses string) ([]Task, error) {
 	rows, _ := q.pool.Query(ctx, `SELECT `+listed+` FROM (
 			SELECT * FROM tasks WHERE host IS NULL AND (@status = '' OR status = ANY(string_to_array(@status, ','))) AND (@tool = '' OR tool = @tool) AND (@session = '' OR session_key = @session) AND (@label = '' OR label = @label)
 				AND (@tenant = '' OR tenant_id = @tenant) AND (@queue = '' OR queue = @queue) ORDER BY created_at DESC, id DESC LIMIT nullif(@most::int, 0)
 		) t ORDER BY t.created_at, t.id`,
-		pgx.NamedArgs{"status": f.Status, "tool": f.Tool, "session": f.SessionKey, "label": f.Label, "tenant": f.TenantID, "queue": f.Queue, "most": f.Limit}) // CollectRows returns the error
+		pgx.NamedArgs{"status": statuses, "tool": f.Agent, "session": f.Session, "label": f.Label, "tenant": f.TenantID, "queue": f.Queue, "most": f.Limit}) // CollectRows returns the error
 	return pgx.CollectRows(rows, scan)
 }
 

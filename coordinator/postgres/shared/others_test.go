@@ -16,6 +16,7 @@ import (
 	"stint/coordinator/postgres/tables"
 	"stint/coordinator/queue"
 	"stint/coordinator/task"
+	"stint/state"
 )
 
 type echo struct{}
@@ -151,7 +152,7 @@ func TestRowsOfOthers(t *testing.T) {
 	for _, name := range open() {
 		t.Errorf("%s", name)
 	}
-	list, err := q.List(ctx, ListFilter{})
+	list, err := q.List(ctx, state.Filter{}, "")
 	if err != nil || len(list) != len(othersRows) {
 		t.Errorf("a list of %d: %v", len(list), err)
 	}

@@ -94,7 +94,7 @@ func (o *Opener) List(ctx context.Context, f state.Filter) (tasks []state.Task, 
 		}
 	}
 	err = o.Do(ctx, func(q *Queue) error {
-		list, err := q.List(ctx, ListFilter{Filter{f.TenantID, f.Queue}, strings.Join(names, ","), f.Agent, f.Session, f.Label, f.Limit})
+		list, err := q.List(ctx, f, strings.Join(names, ","))
 		slices.Reverse(list)
 		tasks = asInLedger(list)
 		return err

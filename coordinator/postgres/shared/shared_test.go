@@ -122,7 +122,7 @@ func TestEnqueue(t *testing.T) {
 	if _, err := q.Enqueue(t.Context(), []task.TaskSpec{{Prompt: "not alone"}, other}); err == nil || !strings.Contains(err.Error(), "same key") {
 		t.Errorf("the same key with another file: %v", err)
 	}
-	list, err := q.List(t.Context(), ListFilter{})
+	list, err := q.List(t.Context(), state.Filter{}, "")
 	must(t, err)
 	if len(list) != 1 {
 		t.Errorf("there are %d tasks: a part of a refused list was queued", len(list))
