@@ -185,9 +185,6 @@ func (s *State) IDs(done, n int) []string {
 
 // HoldsKey reports whether, of all tasks that name the idempotency key of t, t has it.
 func (s *State) HoldsKey(t *state.Task) bool {
-	if t.IdempotencyKey == "" {
-		return false
-	}
 	id, ok := s.ByIdempotencyKey(string(t.IdempotencyKey))
 	return ok && id == t.ID
 }
