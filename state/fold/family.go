@@ -6,6 +6,12 @@ import (
 	"stint/state"
 )
 
+// A family knows which tasks were queued by others, for as long as they are known, the archived ones too.
+type family struct {
+	parents  map[uint32]parent   // in State.Entries; of tasks that have one
+	children map[string][]string // by the parent's id; sorted, for they come up in another order after a restart
+}
+
 // A parent is the task that has queued another one.
 type parent struct {
 	id    string
@@ -14,34 +20,39 @@ type parent struct {
 
 // noteParent notes which task has queued task n, and why; "" if none has.
 func (s *State) noteParent(n uint32, by string, why state.Trigger) {
+	f, old, next := &s.family, s.family.parents[n], parent{by, why == state.ByAgent}
+	if old == next || by == "" && old.id == "" {
+		return // as nearly always
+	}
+	id := s.ID(n)
+	if old.id != "" && old.id != by {
+		f.children[old.id] = slices.DeleteFunc(f.children[old.id], func(child string) bool { return child == id })
+		if len(f.children[old.id]) == 0 {
+			delete(f.children, old.id)
+		}
+	}
 	if by == "" {
-		delete(s.family, n)
-	} else {
-		s.family[n] = parent{by, why == state.ByAgent}
+		delete(f.parents, n)
+		return
+	}
+	f.parents[n] = next
+	if at, known := slices.BinarySearch(f.children[by], id); !known {
+		f.children[by] = slices.Insert(f.children[by], at, id)
 	}
 }
 
 // parentOf returns the id of the task that has queued this one; "" if none has.
 func (s *State) parentOf(id string) string {
-	return s.family[s.Number(id)].id
+	return s.family.parents[s.Number(id)].id
 }
 
 // FollowUps returns the ids of the tasks that a task has queued, for whatever reason, in the order of the ids.
-// It looks at all tasks that others have queued.
-func (s *State) FollowUps(id string) (ids []string) {
-	for n, p := range s.family {
-		if p.id == id {
-			ids = append(ids, s.ID(n))
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}
+func (s *State) FollowUps(id string) []string { return slices.Clone(s.family.children[id]) }
 
 // Asked counts those tasks that a task has queued because its agent asked for them.
 func (s *State) Asked(id string) (count int) {
-	for _, p := range s.family {
-		if p.asked && p.id == id {
+	for _, child := range s.family.children[id] {
+		if s.family.parents[s.Number(child)].asked {
 			count++
 		}
 	}

@@ -19,7 +19,8 @@ func (s *State) Code(c *plain.Coder) {
 	}
 	plain.Map(c, s.deleted, func(n *uint32, is *bool) { number(n); c.Flags(is) })
 	plain.List(c, &s.revived, number)
-	plain.Map(c, s.family, func(n *uint32, p *parent) { number(n); text(&p.id); c.Flags(&p.asked) })
+	plain.Map(c, s.family.parents, func(n *uint32, p *parent) { number(n); text(&p.id); c.Flags(&p.asked) })
+	plain.Map(c, s.family.children, func(id *string, list *[]string) { text(id); plain.List(c, list, text) })
 	c.Flags(&s.used.gaps)
 	plain.Map(c, s.used.sums, func(of *slot, u *sum) {
 		plain.Numbers(c, &of.quarter)

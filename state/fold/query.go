@@ -250,7 +250,7 @@ func (s *State) Dump(w io.Writer) error {
 	for n := uint32(1); n < s.Entries.Len(); n++ {
 		e, t := s.Entries.At(n), s.PeekAt(n)
 		t.Title = "" // a cache
-		row := map[string]any{"task": t, "kept": e.Kept, "deleted": e.Deleted, "parent": s.family[n].id, "asked": s.family[n].asked}
+		row := map[string]any{"task": t, "kept": e.Kept, "deleted": e.Deleted}
 		switch l := s.Live(n); {
 		case e.Kept == table.BroughtBack:
 			continue
@@ -272,7 +272,7 @@ func (s *State) Dump(w io.Writer) error {
 	}
 	rest := s.Dumped()
 	maps.Copy(rest, map[string]any{
-		"keys": keys, "counts": s.Counts(), "running": s.Running(), "idle": s.Idle(),
+		"keys": keys, "followUps": s.family.children, "counts": s.Counts(), "running": s.Running(), "idle": s.Idle(),
 	})
 	return d.Encode(rest)
 }

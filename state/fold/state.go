@@ -28,7 +28,7 @@ type State struct {
 	counts  [len(state.Statuses)]int // of all tasks
 	deleted map[uint32]bool          // of all tasks, those that are hidden
 	revived []uint32                 // entries of tasks that were brought back, in order: each is the second one of its task
-	family  map[uint32]parent        // by Entries; of the tasks that others have queued, the archived ones too
+	family  family
 	recent  recent
 	used    used
 
@@ -53,7 +53,7 @@ func New(r Reader) *State {
 		files:   table.NewNumbering[string](),
 		byKey:   idempotencyKeys{whole: map[string]uint32{}, lists: map[string][]uint32{}},
 		deleted: map[uint32]bool{},
-		family:  map[uint32]parent{},
+		family:  family{parents: map[uint32]parent{}, children: map[string][]string{}},
 		used:    used{sums: map[slot]sum{}},
 		pool:    state.NewPool(),
 		rows:    map[bool]*rowCache{false: {most: maxRows, rows: map[uint32]cachedRow{}}, true: {most: maxLines, rows: map[uint32]cachedRow{}}},
