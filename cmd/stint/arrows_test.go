@@ -261,7 +261,6 @@ var opens = map[string]string{
 	"cgroup.go":                    "the kernel's files",
 	"proc.go readOnce":             "the kernel's files",
 	"proc_linux.go":                "the kernel's files",
-	"proc.go readOnce":             "the kernel's files",
 	"metrics.go process":           "the kernel's files",
 	"tcp.go readTables":            "the kernel's files",
 	"supervise.go openInput":       "/dev/null",
