@@ -302,7 +302,7 @@ func (t *Folded) set(sec *ledger.Section, f *ledger.Field, p *Pool, k Keep) (err
 		if !f.Empty() {
 			if err = json.Unmarshal([]byte(f.String()), &t.Changes); err != nil {
 				err = fmt.Errorf("it is no JSON object of changes: %w", err)
-			} else if c := t.Changes; c != nil && (!IsTree(c.Before) || !IsTree(c.After) || min(c.Files, c.Added, c.Removed) < 0) {
+			} else if c := t.Changes; c != nil && ((c.Branch == nil || c.Before+c.After != "") && (!IsTree(c.Before) || !IsTree(c.After)) || min(c.Files, c.Added, c.Removed) < 0) {
 				t.Changes, err = nil, errors.New("it has a count below 0, or an id that is not 40 to 64 hexadecimal digits")
 			}
 		}

@@ -148,7 +148,7 @@ func runGit(ctx context.Context, dir string) checkout.Shell {
 func changesLine(v *wire.TaskView) string {
 	c := v.Changes
 	switch {
-	case c == nil:
+	case c == nil || c.Before == "":
 		return ""
 	case c.Files == 0:
 		return "none"

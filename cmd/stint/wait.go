@@ -249,7 +249,7 @@ func outcomeLine(v *wire.TaskView) string {
 	if !v.StartedAt.IsZero() && v.UpdatedAt.After(v.StartedAt) {
 		parts[0] += " in " + task.FormatElapsed(v.UpdatedAt.Sub(v.StartedAt))
 	}
-	hasChanged := v.Changes.String() != ""
+	hasChanged := v.Changes.String() != "" && v.Changes.Before != ""
 	if hasChanged {
 		parts = append(parts, strings.Replace(changesLine(v), uncertain, "uncertain", 1))
 	}
