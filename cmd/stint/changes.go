@@ -131,7 +131,7 @@ func runGit(ctx context.Context, dir string) checkout.Shell {
 		ctx, stop := context.WithTimeoutCause(ctx, gitLimit, fmt.Errorf("it ran longer than its limit of %s", gitLimit))
 		defer stop()
 		cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that nothing is left of it
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that nothing is left of it, nor waits for the terminal
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		var problem bytes.Buffer
 		cmd.Env = append(os.Environ(), "PATH="+task.SafePath(os.Environ(), task.RepositoryRoot(dir)))
