@@ -69,15 +69,7 @@ func (a *app) undoCommand() *cobra.Command {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		place := &checkout.Place{Root: root, Dir: dir}
-		idle := func() error { // an error if a task runs in the checkout, or in one around it or in it
-			running, err := ask(ctx, a.call, func(cl *client.Client) ([]wire.TaskView, error) {
-				return cl.List(ctx, state.Filter{Status: []state.Status{state.Running}})
-			})
-			if t := find(running, func(t *wire.TaskView) bool { return task.IsBelow(t.Workspace, root) || task.IsBelow(root, t.Workspace) }); t != nil {
-				return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is running in this checkout; nothing was undone", shortID(t.ID)), try: "stint wait " + shortID(t.ID)}
-			}
-			return err
-		}
+		idle := func() error { return a.isIdle(ctx, root, "undone") }
 		if err := idle(); err != nil {
 			return err
 		}
@@ -106,6 +98,24 @@ func (a *app) undoCommand() *cobra.Command {
 		a.hint("stint: %s changed back\n", count(len(undone), "file"))
 		return printText(a.stdout, strings.Join(mapped(undone, func(name *string) string { return oneLine(*name) }), "\n"))
 	}, a.completeIDs()))
+}
+
+// isIdle returns an error if a task runs in a checkout, or in one around it or in it that is no worktree of a session's: nothing was done then.
+func (a *app) isIdle(ctx context.Context, root, done string) error {
+	trees, err := a.trees()
+	if err != nil {
+		return err
+	}
+	running, err := ask(ctx, a.call, func(cl *client.Client) ([]wire.TaskView, error) {
+		return cl.List(ctx, state.Filter{Status: []state.Status{state.Running}})
+	})
+	if t := find(running, func(t *wire.TaskView) bool {
+		_, _, inTree := trees.Origin(t.Workspace)
+		return task.IsBelow(root, t.Workspace) || task.IsBelow(t.Workspace, root) && (!inTree || task.IsBelow(root, trees.Dir))
+	}); t != nil {
+		return &cliError{code: exitBusy, message: fmt.Sprintf("task %s is running in this checkout; nothing was %s", shortID(t.ID), done), try: "stint wait " + shortID(t.ID)}
+	}
+	return err
 }
 
 // changedTask returns a task whose changes are known, and the top of its checkout.

@@ -26,6 +26,15 @@ const mostConflicts = 2
 func (a *app) landCommand() *cobra.Command {
 	o, undo := worktree.Options{Mode: worktree.Squash}, false
 	c := a.withJSON(command("land [OPTIONS] ID|SESSION", "land what is on the branch of a worktree on another branch", cobra.ExactArgs(1), a.withTree(false, func(ctx context.Context, found *foundTree, cfg *Config) error {
+		idle := func() error { // what an agent in the checkout does would be mixed with what lands there
+			if o.Onto != "" {
+				return nil
+			}
+			return a.isIdle(ctx, found.Root, "landed")
+		}
+		if err := idle(); err != nil {
+			return err
+		}
 		if undo {
 			r, err := found.Undo(ctx, found.run)
 			if err != nil {
@@ -41,7 +50,7 @@ func (a *app) landCommand() *cobra.Command {
 				return err
 			}
 		}
-		o.Verify = func() error { return a.verifyLanding(ctx, found, &last) }
+		o.Verify = func() error { return cmp.Or(a.verifyLanding(ctx, found, &last), idle()) }
 		r, err := found.Land(ctx, found.run, &o)
 		if conflict, ok := errors.AsType[*worktree.ConflictError](err); ok {
 			return a.resolve(ctx, found, &last, conflict)
