@@ -166,7 +166,15 @@ func (t *Tree) write() error {
 
 // Lock keeps everybody else out of the worktree: a run has it, or a landing. The error is [lock.ErrLocked] when somebody has it.
 func (t *Tree) Lock(ctx context.Context, wait time.Duration) (unlock func() error, err error) {
-	return t.trees.lock(ctx, t.file(".lock"), wait)
+	if unlock, err = t.trees.lock(ctx, t.file(".lock"), wait); err != nil {
+		return nil, err
+	}
+	now, err := t.trees.At(t.Name, t.Root) // as the last one who had it has left it
+	if err != nil {
+		return nil, errors.Join(err, unlock())
+	}
+	*t = *now
+	return unlock, nil
 }
 
 func (s *Trees) lock(ctx context.Context, name string, wait time.Duration) (unlock func() error, err error) {
