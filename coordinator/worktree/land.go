@@ -362,13 +362,13 @@ func (t *Tree) Drop(run checkout.Shell, now time.Time, force bool) error {
 			return &UnlandedError{Branch: t.Branch(), Commits: strings.Split(left, "\n")}
 		}
 	}
-	if !force && t.isThere() {
-		own, err := t.sh(run, "", "inside; ours ls-files -z --others --exclude-standard | lines | grep '/$' || :")
+	if !force {
+		own, err := t.sh(run, "", "at_root; own")
 		if err != nil {
 			return err
 		}
-		if own = strings.Join(strings.Fields(own), ", "); own != "" {
-			return fmt.Errorf("repositories of their own lie in the worktree, and would be removed with it: %s; move them, or use --force", own)
+		if own = strings.Join(strings.Split(own, "\n"), ", "); own != "" {
+			return fmt.Errorf("repositories of their own lie in the worktree, with commits that nobody else has, and would be removed with it: %s; move them, or use --force", own)
 		}
 	}
 	stamp := refs + "dropped/" + t.Name + "/" + now.UTC().Format(stampForm)

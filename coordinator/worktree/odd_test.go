@@ -251,6 +251,32 @@ func TestHostileWorktree(t *testing.T) {
 	}
 }
 
+// TestRepositoriesStay: one in the worktree whose commits nobody else has is named, also where git tracks or ignores it.
+func TestRepositoriesStay(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]string{
+		"tracked":   "git init -q own; git -C own commit -q --allow-empty -m own; git add own 2>/dev/null",
+		"ignored":   "echo own >.gitignore; git init -q own; git -C own commit -q --allow-empty -m own",
+		"submodule": "git init -q $HOME/lib; git -C $HOME/lib commit -q --allow-empty -m lib; git -c protocol.file.allow=always submodule --quiet add $HOME/lib own; git -C own commit -q --allow-empty -m own",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			tree := p.session("web")
+			p.work(tree, act)
+			_, err := p.land(tree, worktree.Options{})
+			must(t, err)
+			if err := tree.Drop(p.run, now, false); err == nil || !strings.Contains(err.Error(), "own") {
+				t.Fatal(err)
+			}
+			if name == "submodule" {
+				p.in(tree.Path, "git -C own push -q origin HEAD:refs/heads/own")
+				must(t, tree.Drop(p.run, now, false))
+			}
+		})
+	}
+}
+
 // TestManyLandAtOnce: each lands on what the one before has made.
 func TestManyLandAtOnce(t *testing.T) {
 	t.Parallel()

@@ -155,6 +155,14 @@ resume() {
 	for c in "$1" "$2"; do ! ours diff-index --cached --quiet --ignore-submodules=none "$c" || i=$c; done
 	[ -z "$i" ] || { ours read-tree "$w" && ours update-index -q --refresh --ignore-submodules >/dev/null; ours read-tree -m -u "$w" HEAD; }
 }
+# own prints the repositories in the worktree that git does not track, or that have commits which no remote of theirs has.
+own() {
+	[ -z "$admin" ] || [ ! -d "$path" ] || (inside && ours ls-files -z --others --exclude-standard) | lines | grep -a '/$'
+	find "$path" ${admin:+"$admin/modules"} -type d -name objects -prune 2>/dev/null | while read -r x; do
+		x=${x%/objects}
+		[ ! -f "$x/HEAD" ] || [ -z "$(GIT_ALLOW_PROTOCOL=none ours --git-dir="$x" rev-list -1 --all --not --remotes 2>/dev/null)" ] || echo "$x"
+	done
+}
 # drop STAMP EXPIRED keeps all that the branch and its refs have under STAMP; forget removes them, and what was dropped before EXPIRED.
 refs() { ours for-each-ref --format="$1" "$branch" "$tip" "$landed" "$work"; }
 drop() {
