@@ -190,8 +190,12 @@ func (t *Tree) build(run checkout.Shell, mode Mode, old, tip string) (string, er
 		return strings.TrimSpace(out), err
 	}
 	files, err := t.here(run, "diff", "--name-only", "--diff-filter=U", "--ignore-submodules=all")
-	if err == nil && files == "" {
+	unmarked, wrong := t.sh(run, "", "inside; conflicts 1") // of which nobody could see later that they are not resolved
+	switch err = errors.Join(err, wrong); {
+	case err == nil && files == "":
 		err = fmt.Errorf("git could not make the commit: %s", cmp.Or(strings.TrimSpace(said), "exit code "+code))
+	case err == nil && unmarked != "":
+		err = fmt.Errorf("both sides have changed %s, and git cannot mark where: git merge %s in %s, and commit what is right", strings.TrimSuffix(unmarked, ", "), old[:12], t.Path)
 	}
 	return "", cmp.Or(err, error(&ConflictError{Files: strings.Split(files, "\n")}))
 }

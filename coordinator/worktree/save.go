@@ -16,7 +16,7 @@ func (t *Tree) include(run checkout.Shell) error {
 	if _, err := os.Stat(filepath.Join(t.Root, ".worktreeinclude")); err != nil {
 		return nil
 	}
-	_, err := t.sh(run, "", "at_root; ours ls-files -z --others --ignored --exclude-from=.worktreeinclude | { ours check-ignore -z --stdin || [ $? = 1 ]; } | tar --null -T - -cf - | tar -xf - -C", t.Path)
+	_, err := t.sh(run, "", "at_root; include")
 	return err
 }
 

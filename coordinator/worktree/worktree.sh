@@ -17,13 +17,35 @@ commit_as() {
 # add_all puts all that is not ignored into the index, without what repositories in it have, and prints the tree. It runs no git
 # status, which would run what their configuration names. What has become a directory goes first.
 add_all() {
+	ours ls-files -z -v | lines | sed -n 's/^[a-z] //p' | lines | ours update-index -z --no-assume-unchanged --stdin || return
 	ours diff-files -z --name-only --diff-filter=D --ignore-submodules=all | ours update-index -z --force-remove --stdin &&
-		{ ours ls-files -z --others --exclude-standard && ours ls-files -z --modified || printf '../failed\0'; } | lines | grep -av '/$' | lines |
+		{ ours ls-files -z --others --exclude-standard && ours ls-files -z --modified && ours diff-files -z --name-only --diff-filter=U --ignore-submodules=all || printf '../failed\0'; } | lines | grep -av '/$' | lines |
 		ours update-index -z --add --remove --replace --stdin && ours write-tree
+}
+# conflicts 0 prints the files in conflict that have marks, conflicts 1 those that have none: both sides have them, or one has removed them.
+conflicts() {
+	ours diff --name-only --diff-filter=U --ignore-submodules=all -z | xargs -0 sh -c 'm=$1 && shift && for x do
+		y=1
+		[ ! -f "$x" ] || [ -L "$x" ] || ! grep -q "^<<<<<<<" -- "$x" || y=0
+		[ $y != "$m" ] || printf "%s, " "$x"
+	done' sh "$1"
+}
+# include copies the ignored files that .worktreeinclude names, but none that the branch tracks or does not ignore, nor through a link of its.
+include() {
+	ours ls-files -z --others --ignored --exclude-from=.worktreeinclude | { ours check-ignore -z --stdin || [ $? = 1 ]; } | (
+		inside && xargs -0 sh -c 'for x do
+			y=$x
+			while [ "$y" != "${y%/*}" ]; do
+				y=${y%/*}
+				[ ! -L "$y" ] || continue 2
+			done
+			printf "%s\0" "$x"
+		done' sh | { ours check-ignore -z --stdin || [ $? = 1 ]; }
+	) | tar --null -T - -cf - | tar -xf - -C "$path"
 }
 # save NAME EMAIL commits on HEAD what is not committed, with the message on stdin. Where a merge has left marks it commits nothing, and prints the files.
 save() {
-	x=$(ours diff --name-only --diff-filter=U --ignore-submodules=all -z | xargs -0 sh -c 'for x do ! grep -q "^<<<<<<< " "$x" 2>/dev/null || printf "%s, " "$x"; done' sh) || exit
+	x=$(conflicts 0) || exit
 	[ -z "$x" ] || { echo "${x%, }" && return; }
 	m=$(ours rev-parse -q --verify MERGE_HEAD)
 	h=$(ours rev-parse HEAD) && t=$(add_all) || exit
