@@ -88,19 +88,21 @@ func (t *Tree) queue(ctx context.Context, target string) (free func() error, err
 
 // target returns the branch that is landed on.
 func (t *Tree) target(run checkout.Shell, o *Options) (string, error) {
-	name := o.Onto
-	if name == "" {
-		out, err := t.sh(run, "", "at_root; ours symbolic-ref -q HEAD || :")
-		if err != nil {
-			return "", err
-		}
-		if name = strings.TrimPrefix(strings.TrimSpace(out), heads); name == "" {
-			return "", fmt.Errorf("%s has no branch checked out: name one with --onto", t.Root)
-		}
+	from := "HEAD"
+	if o.Onto != "" {
+		from = heads + o.Onto
 	}
-	switch have, err := t.ref(run, heads+name); {
+	out, err := t.sh(run, "", "at_root; ours symbolic-ref -q "+state.ShellQuote(from)+" || :") // also of a branch that stands for another one
+	name := cmp.Or(strings.TrimPrefix(out, heads), o.Onto)
+	have := ""
+	if err == nil && name != "" {
+		have, err = t.ref(run, heads+name)
+	}
+	switch {
 	case err != nil:
 		return "", err
+	case name == "":
+		return "", fmt.Errorf("%s has no branch checked out: name one with --onto", t.Root)
 	case have == "":
 		return "", fmt.Errorf("there is no branch %s in %s; to make it: git branch %s", name, t.Root, state.ShellQuote(name))
 	case strings.HasPrefix(name, branchPrefix):

@@ -78,6 +78,18 @@ func TestOddRepositories(t *testing.T) {
 		{name: "stint's own", o: worktree.Options{Onto: "stint/web"}, refuse: "is stint's own branch"},
 		{name: "not committed", agent: "echo 1 >b; git add b; git commit -qm b; echo 2 >b", o: worktree.Options{Mode: "never"}, refuse: "has changes that are not committed: git commit there"},
 		{name: "verify fails", o: worktree.Options{Verify: func() error { return fmt.Errorf("not like this") }}, refuse: "not like this"},
+		{name: "ignored in the way", begin: "echo b >.gitignore; git add .; git commit -qm i; echo mine >b", agent: "echo new >b; git add -f b", refuse: "would be overwritten: b"},
+		{name: "ignored above it", begin: "echo b >.gitignore; git add .; git commit -qm i; echo mine >b", agent: "mkdir b; echo new >b/c; git add -f b", refuse: "would be overwritten: b"},
+		{name: "ignored below it", begin: "mkdir d; echo 1 >d/x; echo key >.gitignore; git add .; git commit -qm i; echo mine >d/key", agent: "rm -r d; echo 2 >d", refuse: "would be overwritten: d/key"},
+		{name: "branch that stands for another one", begin: "git symbolic-ref refs/heads/trunk refs/heads/main", o: worktree.Options{Onto: "trunk"}, check: "cat b; git status --porcelain", want: "new"},
+		{name: "protected, by another name", begin: "git symbolic-ref refs/heads/trunk refs/heads/main", o: worktree.Options{Onto: "trunk", Protected: []string{"main"}}, refuse: "main is one of protected_branches"},
+		{name: "conflict without marks", begin: `printf 'a\0' >x; git add x; git commit -qm x`, agent: `printf 'b\0' >x`, later: `printf 'c\0' >x; git commit -qam c`, refuse: "both sides have changed x, and git cannot mark where"},
+		{name: "removed on one side", agent: "echo 10 >>a", later: "git rm -q a; git commit -qm r", refuse: "both sides have changed a, and git cannot mark where"},
+		{name: "rebase of a merge", agent: "git merge -q --no-ff --no-commit $(git commit-tree -p HEAD -m x 'HEAD^{tree}') >/dev/null; echo 1 >b; git add b; git commit -qm merge", o: worktree.Options{Mode: worktree.Rebase}, refuse: "stint/web has a merge"},
+		{name: "hook of the branch", begin: "mkdir h; printf '#!/bin/sh\n' >h/pre-commit; chmod +x h/pre-commit; git add .; git commit -qm h; git config core.hooksPath h", agent: "echo exit 1 >>h/pre-commit", check: "git log -1 --format=%s", want: "work of web"},
+		{name: "hook beside the branch", begin: "mkdir h; printf '#!/bin/sh\necho no such luck; exit 1' >h/pre-commit; chmod +x h/pre-commit; git config core.hooksPath h", refuse: "no such luck"},
+		{name: "hidden from git", agent: "git update-index --assume-unchanged a; echo 10 >>a", check: "tail -n 1 a", want: "10"},
+		{name: "included through a link, or not ignored", begin: "mkdir ../out; ln -s $HOME/out c; git add c; git commit -qm l; git tag v1; git config x.base v1; git rm -q c; mkdir -p c .git/info; echo k >.git/info/exclude; echo .env >.gitignore; printf 'k\n.env\n' >.worktreeinclude; git add .; git commit -qm i; echo s >c/k; echo s >k; echo s >.env", agent: "cat k >b", check: "ls ../out; git show HEAD --name-only --format=; cat b", want: "b\ns"},
 		{name: "branch checked out by the user", later: "git worktree remove --force $(git worktree list | sed -n '2s/ .*//p'); git checkout -q stint/web", o: worktree.Options{Onto: "main"}, refuse: "is gone"},
 	} {
 		t.Run(odd.name, func(t *testing.T) {

@@ -2,9 +2,9 @@
 # has its HEAD and index, $name the session's. What is called comes behind this, and begins with at_root or inside.
 unset GIT_DIR GIT_COMMON_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE GIT_CONFIG GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_PREFIX
 export GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 GIT_MERGE_AUTOEDIT=no GIT_EDITOR=: GIT_PAGER=cat LC_ALL=C
-branch=refs/heads/stint/$name tip=refs/stint/tip/$name landed=refs/stint/landed/$name work=refs/stint/work/$name/
+hooks= branch=refs/heads/stint/$name tip=refs/stint/tip/$name landed=refs/stint/landed/$name work=refs/stint/work/$name/
 # theirs is git with the user's hooks and signature. ours runs nothing but filters and merge drivers.
-theirs() { git -c core.fsmonitor=false -c core.quotePath=false -c core.safecrlf=false -c gc.auto=0 -c maintenance.auto=false -c submodule.recurse=false -c log.showSignature=false -c merge.ff=true -c merge.verifySignatures=false -c rebase.updateRefs=false -c advice.detachedHead=false "$@"; }
+theirs() { git ${hooks:+-c "core.hooksPath=$hooks"} -c core.fsmonitor=false -c core.quotePath=false -c core.safecrlf=false -c gc.auto=0 -c maintenance.auto=false -c submodule.recurse=false -c log.showSignature=false -c merge.ff=true -c merge.verifySignatures=false -c rebase.updateRefs=false -c rerere.enabled=false -c worktree.useRelativePaths=false -c advice.detachedHead=false "$@"; }
 ours() { theirs -c core.hooksPath=/dev/null -c commit.gpgSign=false -c core.logAllRefUpdates=true "$@"; }
 at_root() { cd -P "$root" || exit; }
 inside() { export GIT_DIR="$admin" GIT_WORK_TREE="$path"; cd -P "$path" || exit; } # whatever lies there in the place of .git
@@ -148,11 +148,16 @@ commit() {
 }
 # build MODE TARGET TIP makes, without a branch, the commit that lands; 3: there are conflicts.
 build() {
+	hooks=$(theirs config --type=path core.hooksPath) # those of the checkout, not what the branch has in their place
+	case $hooks in '' | /*) ;; *) hooks=$root/$hooks ;; esac
 	ours checkout -q --detach "$2" || exit
 	case $1 in
 	squash) ours merge -q --squash "$3" >/dev/null || exit 3; ours diff --cached --quiet --ignore-submodules=none || commit "$@" ;;
 	merge) ours merge -q --no-ff --no-commit "$3" >/dev/null || exit 3; commit "$@" ;;
-	rebase) ours checkout -q --detach "$3" && theirs rebase -q "$2" >/dev/null || exit 3 ;;
+	rebase)
+		[ -z "$(ours rev-list -1 --merges "$3" "^$2")" ] || { echo "stint/$name has a merge, which a rebase would leave out with what it has changed: land it without --rebase" && exit 4; }
+		ours checkout -q --detach "$3" && theirs rebase -q --force-rebase "$2" >/dev/null || exit 3
+		;;
 	esac
 }
 # note BRANCH RESULT BEFORE TIP notes a landing, before it is made: in words, as git leaves out a parent that it has already.
@@ -160,8 +165,16 @@ note() {
 	commit_as stint stint@localhost
 	c=$(ours commit-tree -p "$2" -p "$3" -p "$4" -m "$*" "$2^{tree}") && ours update-ref "$landed" "$c"
 }
-# move BRANCH FROM TO CHECKED_OUT moves a branch, and first the checkout at $root where that has it.
+# move BRANCH FROM TO CHECKED_OUT moves a branch, and first the checkout at $root where that has it, if nothing is in the way there: git
+# takes what is ignored for worthless.
 move() {
+	x=
+	[ -z "$4" ] || x=$(ours diff-tree -r -z --name-only --no-renames --diff-filter=A "$2" "$3" | xargs -0 sh -c 'for x do
+		y=$x
+		while [ ! -e "$y" ] && [ ! -L "$y" ]; do case $y in */*) y=${y%/*} ;; *) continue 2 ;; esac; done
+		[ "$x" != "$y" ] && [ -d "$y" ] && [ ! -L "$y" ] || printf "%s\0" "$y"
+	done' sh | GIT_LITERAL_PATHSPECS=1 xargs -0 sh -c '[ $# = 0 ] || git ls-files --others -- "$@"' sh | head -n 3) || exit
+	[ -z "$x" ] || { printf 'what git does not track there would be overwritten: %s\n' "$x" >&2; exit 1; }
 	[ -z "$4" ] || { ours update-index -q --refresh --ignore-submodules >/dev/null; ours read-tree -m -u "$2" "$3" || exit; }
 	ours update-ref -m "stint: land stint/$name" "$1" "$3" "$2" || { [ -z "$4" ] || ours read-tree -m -u "$3" "$2"; exit 1; }
 }
