@@ -38,7 +38,11 @@ func (a *Attempts) treeOf(t *state.Task) (*worktree.Tree, error) {
 	if !task.IsCheckout(root) {
 		return nil, fmt.Errorf("%s is in no git checkout any more, whose worktree the task is to work in", origin)
 	}
-	return a.tasks.Config.Trees.At(name, root)
+	tree, err := a.tasks.Config.Trees.At(name, root)
+	if err == nil && tree.Path != a.tasks.Config.Trees.PathOf(name, root) {
+		err = fmt.Errorf("the worktree of %s is %s, below another worktree_dir: set that again, or land and drop it first", name, tree.Path)
+	}
+	return tree, err
 }
 
 // enterTree locks the worktree of a task, if it works in one, and makes it ready for a turn. wrong is how the run ends if that
