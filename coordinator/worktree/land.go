@@ -207,7 +207,11 @@ func (t *Tree) isOut(run checkout.Shell, branch, dir string) (is bool, err error
 	list, err := t.inTurn(run, "at_root; ours", "worktree", "list", "--porcelain")
 	for entry := range strings.SplitSeq(list, "\n\n") {
 		top, rest, _ := strings.Cut(strings.TrimPrefix(entry, "worktree "), "\n")
-		if slices.Contains(strings.Split(rest, "\n"), "branch "+heads+branch) {
+		says := strings.Split(rest, "\n")
+		if _, wrong := os.Lstat(filepath.Join(dir, ".git")); wrong == nil && top == dir && slices.Contains(says, "bare") { // and does not say what is checked out
+			return true, fmt.Errorf("git takes %s for a bare repository: git config core.bare false there", dir)
+		}
+		if slices.Contains(says, "branch "+heads+branch) {
 			if is = true; top != dir {
 				return true, fmt.Errorf("%s is checked out in %s: check out another branch there, or name one with --onto", branch, top)
 			}

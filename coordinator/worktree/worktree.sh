@@ -1,7 +1,7 @@
 # What git does for the worktree at $path, which stands for the checkout at $root: $admin is the directory in the repository that
 # has its HEAD and index, $name the session's. What is called comes behind this, and begins with at_root or inside.
 unset GIT_DIR GIT_COMMON_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE GIT_CONFIG GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_PREFIX
-export GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 GIT_MERGE_AUTOEDIT=no GIT_EDITOR=: GIT_PAGER=cat LC_ALL=C
+export GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 GIT_MERGE_AUTOEDIT=no GIT_EDITOR=: GIT_PAGER=cat LC_ALL=C
 hooks= branch=refs/heads/stint/$name tip=refs/stint/tip/$name landed=refs/stint/landed/$name work=refs/stint/work/$name/
 # theirs is git with the user's hooks and signature. ours runs nothing but filters and merge drivers.
 theirs() { git ${hooks:+-c "core.hooksPath=$hooks"} -c core.fsmonitor=false -c core.quotePath=false -c core.safecrlf=false -c gc.auto=0 -c maintenance.auto=false -c submodule.recurse=false -c log.showSignature=false -c merge.ff=true -c merge.verifySignatures=false -c rebase.updateRefs=false -c rerere.enabled=false -c worktree.useRelativePaths=false -c advice.detachedHead=false "$@"; }
