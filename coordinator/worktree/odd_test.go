@@ -270,6 +270,7 @@ func TestRepositoriesStay(t *testing.T) {
 	for name, act := range map[string]string{
 		"tracked":   "git init -q own; git -C own commit -q --allow-empty -m own; git add own 2>/dev/null",
 		"ignored":   "echo own >.gitignore; git init -q own; git -C own commit -q --allow-empty -m own",
+		"alternate": "git init -q --bare .own; rm -r .own/refs; echo .own >.gitignore; echo $PWD/.own/objects >>$(git rev-parse --git-common-dir)/objects/info/alternates; echo 1 >b; GIT_ALTERNATE_OBJECT_DIRECTORIES=$HOME/shop/.git/objects GIT_OBJECT_DIRECTORY=.own/objects git add b",
 		"submodule": "git init -q $HOME/lib; git -C $HOME/lib commit -q --allow-empty -m lib; git -c protocol.file.allow=always submodule --quiet add $HOME/lib own; git -C own commit -q --allow-empty -m own",
 	} {
 		t.Run(name, func(t *testing.T) {
