@@ -131,8 +131,8 @@ type Changes struct {
 	Added     int     `json:"added" doc:"Lines that were added" example:"12"`
 	Removed   int     `json:"removed" doc:"Lines that were removed" example:"3"`
 	Uncertain bool    `json:"uncertain,omitempty" doc:"Another task ran in the checkout meanwhile: some of it may be its doing" example:"true"`
-	Before    string  `json:"before" doc:"Id of git's tree before the first turn" example:"4b825dc642cb6eb9a060e54bf8d69288fbee4904"`
-	After     string  `json:"after" doc:"Id of git's tree after the last turn" example:"8d2636da55da593c421e1cb09eea502a05556a69"`
+	Before    string  `json:"before" doc:"Id of git's tree before the first turn; empty if only the branch is known" example:"4b825dc642cb6eb9a060e54bf8d69288fbee4904"`
+	After     string  `json:"after" doc:"Id of git's tree after the last turn; empty if only the branch is known" example:"8d2636da55da593c421e1cb09eea502a05556a69"`
 	Branch    *Branch `json:"branch,omitempty" doc:"The branch of its worktree, if it has one"`
 }
 

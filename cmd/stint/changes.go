@@ -179,6 +179,9 @@ func branchLine(v *wire.TaskView) string {
 		return ""
 	}
 	b := v.Changes.Branch
+	if b.Commits == 0 {
+		return fmt.Sprintf("%s at %.12s: nothing that had not landed", b.Name, b.Tip)
+	}
 	return fmt.Sprintf("%s at %.12s: %s, +%d −%d in %s not landed then", b.Name, b.Tip, count(b.Commits, "commit"), b.Added, b.Removed, count(b.Files, "file"))
 }
 

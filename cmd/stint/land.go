@@ -43,17 +43,19 @@ func (a *app) landCommand() *cobra.Command {
 			return a.print(map[string]string{"target": r.Target, "commit": r.Commit}, fmt.Sprintf("%s is back at %s", r.Target, r.Commit[:12]))
 		}
 		o.Protected = cfg.forWorkspace(found.Path).Protected
-		var last wire.TaskView // none, if all were removed
-		if found.last.ID != "" {
+		for _, v := range []*wire.TaskView{&found.last, &found.with} { // whole; none, if all were removed
+			if v.ID == "" {
+				continue
+			}
 			var err error
-			if last, err = a.task(ctx, found.last.ID); err != nil {
+			if *v, err = a.task(ctx, v.ID); err != nil {
 				return err
 			}
 		}
-		o.Verify = func() error { return cmp.Or(a.verifyLanding(ctx, found, &last), idle()) }
+		o.Verify = func() error { return cmp.Or(a.verifyLanding(ctx, found), idle()) }
 		r, err := found.Land(ctx, found.run, &o)
 		if conflict, ok := errors.AsType[*worktree.ConflictError](err); ok {
-			return a.resolve(ctx, found, &last, conflict)
+			return a.resolve(ctx, found, conflict)
 		}
 		if err != nil {
 			return err
@@ -75,34 +77,38 @@ func (a *app) landCommand() *cobra.Command {
 	return c
 }
 
-// verifyLanding runs the verify command of the worktree's last task on what is to land.
-func (a *app) verifyLanding(ctx context.Context, found *foundTree, last *wire.TaskView) error {
-	if !task.HasVerify(&last.Task) {
+// verifyLanding runs the newest verify command of the worktree's tasks on what is to land.
+func (a *app) verifyLanding(ctx context.Context, found *foundTree) error {
+	if found.with.ID == "" {
 		return nil
 	}
-	a.hint("stint: verifying what is to land: %s\n", escapeText(oneLine(last.VerifyCommand)))
+	a.hint("stint: verifying what is to land: %s\n", escapeText(oneLine(found.with.VerifyCommand)))
 	var output bytes.Buffer
-	code, err := a.runVerify(ctx, last, &output)
+	code, err := a.runVerify(ctx, &found.with, &output)
 	if err == nil && code != 0 {
-		a.hint("%s\n", escapeText(task.HeadAndTail(strings.TrimSpace(output.String()), 4000, "")))
+		if said := strings.TrimSpace(output.String()); said != "" {
+			a.hint("%s\n", escapeText(task.HeadAndTail(said, 4000, "")))
+		}
 		err = fmt.Errorf("exit code %d", code)
 	}
 	if err != nil {
-		return &cliError{code: exitVerify, message: fmt.Sprintf("nothing has landed: the verify command of task %s does not pass on the result", shortID(last.ID)), try: "stint send " + found.Lane + ` "what is wrong"`, err: err}
+		return &cliError{code: exitVerify, message: fmt.Sprintf("nothing has landed: the verify command of task %s does not pass on the result", shortID(found.with.ID)), try: "stint send " + found.Lane + ` "what is wrong"`, err: err}
 	}
 	return nil
 }
 
 // resolve queues the task that is to resolve the conflicts of a landing, which lie in the worktree.
-func (a *app) resolve(ctx context.Context, found *foundTree, last *wire.TaskView, conflict *worktree.ConflictError) error {
+func (a *app) resolve(ctx context.Context, found *foundTree, conflict *worktree.ConflictError) error {
 	refused := &cliError{code: exitFailure, message: fmt.Sprintf("nothing has landed: %v", conflict), try: fmt.Sprintf("git commit in %s once they are resolved, then stint land %s", found.Path, found.Name)}
 	if found.Conflicts > mostConflicts {
+		refused.message += fmt.Sprintf("; %d tasks have tried to resolve that", mostConflicts)
 		return refused
 	}
+	last := &found.last
 	spec := task.TaskSpec{
 		Prompt: fmt.Sprintf("The work on branch %s is to land on %s, which has other changes in the same places. A merge of %[2]s has been begun in this checkout, and these files have git's conflict marks (<<<<<<<, =======, >>>>>>>):\n\n%s\n\n"+
 			"Resolve the conflicts: keep what both sides were to do, and remove all marks. Change nothing else. Do not commit, merge, rebase or check out anything: the merge is committed when you are done.", found.Branch(), conflict.Target, strings.Join(conflict.Files, "\n")),
-		Workspace: cmp.Or(last.Workspace, found.Path), Agent: last.Agent, Model: last.Model, VerifyCommand: last.VerifyCommand, Label: "land",
+		Workspace: cmp.Or(last.Workspace, found.Path), Agent: last.Agent, Model: last.Model, VerifyCommand: found.with.VerifyCommand, Label: "land",
 	}
 	if task.IsNamedLane(found.Lane) {
 		spec.SessionKey = found.Lane
@@ -121,12 +127,18 @@ func (a *app) resolve(ctx context.Context, found *foundTree, last *wire.TaskView
 func (a *app) dropCommand() *cobra.Command {
 	var force bool
 	c := command("drop [OPTIONS] ID|SESSION", "remove a worktree and its branch", cobra.ExactArgs(1), a.withTree(true, func(_ context.Context, found *foundTree, _ *Config) error {
-		err := found.Drop(found.run, time.Now(), force)
-		if left, ok := errors.AsType[*worktree.UnlandedError](err); ok {
+		err := found.Drop(found.run, time.Now(), false)
+		left, ok := errors.AsType[*worktree.UnlandedError](err)
+		if ok {
 			for _, commit := range left.Commits {
 				a.hint("stint: not landed: %s\n", escapeText(oneLine(commit)))
 			}
+		}
+		if ok && !force {
 			return &cliError{code: exitFailure, message: fmt.Sprintf("%s has %s that did not land, and stays", left.Branch, count(len(left.Commits), "commit")), try: "stint land " + found.Name + ", or stint drop --force " + found.Name}
+		}
+		if err != nil && force {
+			err = found.Drop(found.run, time.Now(), true)
 		}
 		if err == nil && force {
 			a.hint("stint: what was on %s stays below refs/stint/dropped/%s for 30 days\n", found.Branch(), found.Name)
@@ -163,10 +175,7 @@ func (a *app) prCommand() *cobra.Command {
 			return fmt.Errorf("git push: %w: %s", err, strings.TrimSpace(out))
 		}
 		out, err := outside(ctx, found.Root, create)
-		if err != nil && strings.Contains(out, "already exists") { // with what is pushed now
-			return printText(a.stdout, out)
-		}
-		if err != nil {
+		if err != nil && !strings.Contains(out, "already exists") { // with what is pushed now
 			return fmt.Errorf("%s is pushed; gh pr create: %w: %s", found.Branch(), err, strings.TrimSpace(out))
 		}
 		return printText(a.stdout, out)

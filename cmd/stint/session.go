@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -130,5 +131,11 @@ func (a *app) putInto(ctx context.Context, s *task.TaskSpec, ref string) error {
 	} else {
 		s.SessionKey = ses.Key
 	}
-	return nil
+	trees, err := a.trees()
+	if _, gone := os.Stat(s.Workspace); err == nil && gone != nil && s.SessionKey != "" {
+		if _, origin, ok := trees.Origin(s.Workspace); ok { // the worktree, which is made anew
+			s.Workspace = origin
+		}
+	}
+	return err
 }

@@ -46,7 +46,7 @@ func (o *taskOptions) addFlags(a *app, c *cobra.Command) {
 	f.StringVar(&s.Account, "account", "", "`name` of the account")
 	f.StringVarP(&o.dir, "directory", "C", "", "the agent's working `directory`")
 	f.StringVar(&s.Isolation, "workdir", "", "`where` the agent works: in-place, worktree, or temp: an empty directory of its own, removed after the end")
-	f.StringVar(&o.base, "worktree", "", "work in a git worktree of the session, or of the task if it has none, made from `BASE` or what is checked out (stint help worktrees)")
+	f.StringVar(&o.base, "worktree", "", "work in a git worktree of the session, or of the task if it has none, made from --worktree=`BASE`, with the =, or what is checked out (stint help worktrees)")
 	f.Lookup("worktree").NoOptDefVal = headBase
 	f.StringVar(&s.AgentSession, "agent-session", "", "`id` of the agent's own session to resume")
 	o.addCommonFlags(a, c)

@@ -42,6 +42,7 @@ type foundTree struct {
 	*worktree.Tree
 	run  checkout.Shell
 	last wire.TaskView   // the newest of its tasks
+	with wire.TaskView   // the newest that has a verify command
 	open []wire.TaskView // those that run or wait
 }
 
@@ -93,6 +94,9 @@ func (a *app) findTree(ctx context.Context, ref string) (found foundTree, err er
 			}
 			if found.last.ID == "" {
 				found.last = v
+			}
+			if found.with.ID == "" && task.HasVerify(&v.Task) {
+				found.with = v
 			}
 			if !v.Status.Terminal() && v.Status != state.Draft {
 				found.open = append(found.open, v)

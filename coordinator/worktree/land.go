@@ -254,7 +254,7 @@ func (t *Tree) move(run checkout.Shell, target, from, to string) (moved bool, er
 	if now, wrong := t.ref(run, heads+target); wrong == nil && now != from {
 		return true, nil
 	}
-	return false, err
+	return false, fmt.Errorf("%s stays where it was; move what is in the way, and try again: %w", target, err)
 }
 
 // resume returns where a landing that was cut off has brought the branch, which is at tip. The user's checkout was clean when that
@@ -388,10 +388,8 @@ func (t *Tree) Drop(run checkout.Shell, now time.Time, force bool) error {
 	if err := removeTree(t.Path); err != nil {
 		return err
 	}
-	if t.admin() != "" {
-		if _, err := t.inTurn(run, "at_root; ours", "worktree", "remove", "--force", "--force", t.Path); err != nil {
-			return err
-		}
+	if _, err := t.inTurn(run, `[ -z "$admin" ] || rm -rf "$admin"`); err != nil {
+		return err
 	}
 	for dir := filepath.Dir(t.Path); dir != t.trees.Dir && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
 	}

@@ -144,6 +144,6 @@ func (t *Tree) HasChanged(run checkout.Shell, dir string, patterns []string) (bo
 	for _, p := range patterns {
 		paths = append(paths, ":(top,glob)"+filepath.Join(below, p))
 	}
-	out, err := t.sh(run, "", `at_root; s=$(since HEAD) && inside && ours diff --name-only --no-ext-diff --no-textconv --ignore-submodules=all "$s" --`, paths...)
+	out, err := t.sh(run, "", `at_root; s=$(since) && inside && ours diff --name-only --no-ext-diff --no-textconv --ignore-submodules=all "$s" --`, paths...)
 	return out != "", err
 }

@@ -191,7 +191,7 @@ var script string
 
 // sh calls what follows the script, in the shell, and returns what it prints without the last line break.
 func (t *Tree) sh(run checkout.Shell, stdin, call string, args ...string) (string, error) {
-	out, err := run("root="+state.ShellQuote(t.Root)+" path="+state.ShellQuote(t.Path)+" admin="+state.ShellQuote(t.admin())+" name="+state.ShellQuote(t.Name)+"\n"+script+call+" "+state.ShellLine(args), stdin)
+	out, err := run("root="+state.ShellQuote(t.Root)+" path="+state.ShellQuote(t.Path)+" admin="+state.ShellQuote(t.admin())+" name="+state.ShellQuote(t.Name)+" base="+state.ShellQuote(t.Base)+"\n"+script+call+" "+state.ShellLine(args), stdin)
 	return strings.TrimSuffix(out, "\n"), err
 }
 
@@ -265,7 +265,7 @@ func (t *Tree) unlock() (err error) {
 	for _, pattern := range []string{"worktrees/" + filepath.Base(own) + "/*.lock", heads + t.Branch() + ".lock", refs + "*/" + t.Name + ".lock", refs + "*/" + t.Name + "/*.lock", "worktrees/*/commondir"} {
 		for _, name := range t.glob(pattern) {
 			if fi, wrong := os.Lstat(name); wrong == nil && (fi.Size() == 0 || strings.HasSuffix(name, ".lock")) && (filepath.Dir(name) == own || time.Since(fi.ModTime()) >= lockAge) {
-				err = errors.Join(err, os.Remove(name))
+				err = errors.Join(err, os.RemoveAll(name))
 			}
 		}
 	}
@@ -346,7 +346,7 @@ func (t *Tree) Make(run checkout.Shell, lane, base string, now time.Time, setUp 
 	if err := errors.Join(t.write(), os.MkdirAll(filepath.Dir(t.Path), durable.DirMode), t.keep(run)); err != nil {
 		return note, err
 	}
-	back, err := t.inTurn(run, "at_root; add", base, strconv.FormatBool(isNew))
+	back, err := t.inTurn(run, "at_root; add", strconv.FormatBool(isNew))
 	if err := errors.Join(err, t.keep(run)); err != nil {
 		return note, err
 	}

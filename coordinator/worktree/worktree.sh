@@ -56,13 +56,13 @@ save() {
 }
 # unlanded is git with a list of commits, without what other branches have than stint's, also those that were pushed.
 unlanded() { ours "$@" --not '--exclude=refs/heads/stint/*' '--glob=refs/heads/*' '--exclude=*/stint/*' --remotes; }
-# since BASE prints the commit at which the branch has left another one; if they have none in common, the empty tree.
-since() { ours merge-base "$1" "$branch" || ours hash-object -t tree /dev/null; }
+# since prints the commit at which the branch has left that of the checkout, or its base, whichever came last; else the empty tree.
+since() { ours merge-base "$branch" HEAD $(ours rev-parse -q --verify "$base^{commit}") || ours hash-object -t tree /dev/null; }
 # look prints of the branch, if there is one, what the worktree is in a word, the last commit, since when that is its own, how many are, and
 # how many files and lines they change.
 look() {
 	t=$(ours rev-parse -q --verify "$branch^{commit}") || return 0
-	n=$(unlanded rev-list --count "$t") && s=$(since HEAD) && l=$(ours for-each-ref "$landed") &&
+	n=$(unlanded rev-list --count "$t") && s=$(since) && l=$(ours for-each-ref "$landed") &&
 		d=$(ours diff --numstat --no-ext-diff --no-textconv --ignore-submodules=all "$s" "$t") || exit
 	if [ -z "$admin" ] || [ ! -d "$path" ] || [ -h "$path" ]; then
 		is=missing
@@ -118,18 +118,18 @@ keep() {
 		ours for-each-ref --format="update $tip %(objectname)" "$branch"
 	} | ours update-ref --stdin
 }
-# add BASE IS_NEW makes the worktree, on its branch if there is one, or where that was at last, which it tells. A new one begins at BASE as
-# it is now, also where another one was begun before, and had no commits.
+# add IS_NEW makes the worktree, on its branch if there is one, or where that was at last, which it tells. A new one begins at its base as
+# that is now, also where another one was begun before, and had no commits.
 add() {
 	[ -z "$admin" ] || rm -rf "$admin" || exit # of one that is gone, or that was being made
 	h=$(ours rev-parse -q --verify "$branch^{commit}")
 	k=$(ours rev-parse -q --verify "$tip^{commit}")
-	if [ -n "$h" ] && [ "$2" = true ]; then
+	if [ -n "$h" ] && [ "$1" = true ]; then
 		x=$(unlanded rev-list --max-count=1 "$h") || exit
 		[ -n "$x" ] || h= k=
 	fi
 	if [ -z "$h" ]; then
-		ours branch -q --force --no-track "stint/$name" "${k:-$1}" || exit
+		ours branch -q --force --no-track "stint/$name" "${k:-$base}" || exit
 		[ -z "$k" ] || echo 'its branch was deleted, and is back where it was after the last run'
 	fi
 	ours worktree add -q "$path" "stint/$name" >/dev/null
@@ -144,7 +144,7 @@ commit() {
 		[ "$1" = squash ] || first="Merge stint/$name"
 		b=$(printf '%s\n\n' "$first"; printf '%s\n' "$s" | sed 's/^/- /'; printf '\n%s\n' "$t" | awk '!has[$0]++')
 	fi
-	printf '%s\n' "${b:-Land stint/$name}" | theirs commit -q -F -
+	printf '%s\n' "${b:-Land stint/$name}" | theirs commit -q --cleanup=whitespace -F -
 }
 # build MODE TARGET TIP makes, without a branch, the commit that lands; 3: there are conflicts.
 build() {
