@@ -26,6 +26,7 @@ import (
 	"stint/ledger/repair"
 	"stint/ledger/tasksfile"
 	"stint/state"
+	"stint/state/explain"
 	"stint/state/fold"
 )
 
@@ -38,7 +39,7 @@ const (
 	KindRefused     = "refused" // a record has no effect
 	KindDiffers     = "differs" // tasks.md alone has other tasks than the journal
 	KindArchive     = "archive" // the archive is damaged
-	KindWaits       = "waits"   // a task waits for a workspace
+	KindWaits       = "waits"   // a task waits for a workspace, or for a task that is not there
 )
 
 // A Fault is a finding of [Fsck].
@@ -149,6 +150,14 @@ func (r *FsckReport) look(dir string, files ledger.Files, root string) (settled 
 	if c.book != nil && files == ledger.TaskFiles {
 		c.Records = records
 		c.fault(KindWaits, queue.Homeless(c.book.tasks, root)...)
+		for _, id := range c.book.tasks.OpenIDs() { // what waits for what there is not
+			t, _ := c.book.tasks.Peek(id)
+			for _, before := range t.After {
+				if t.Status == state.Queued && c.book.tasks.Number(before) == 0 {
+					c.fault(KindWaits, task.Finding{File: ledger.TasksName, Message: "task " + id + ": " + explain.AfterNobody(before)})
+				}
+			}
+		}
 	}
 	return c.settled
 }

@@ -20,6 +20,11 @@ import (
 // NoWorkspace is why a task without a workspace does not run.
 const NoWorkspace = "no workspace; to run it, add the line - workspace: /path to its section in tasks.md, or set workspace_root in the configuration"
 
+// AfterNobody returns why a task does not run that comes after one that is not there.
+func AfterNobody(id string) string {
+	return "comes after " + id + ", which no record names; to run it, correct the line - after: in its section in tasks.md"
+}
+
 const (
 	release  = "; to let it run: stint release "             // before the id of a held task
 	settling = "waits until the save of tasks.md is settled" // of a result; see [lanes.Limits]
@@ -136,7 +141,7 @@ func notBefore(t *state.Task, now time.Time) (short, why string) {
 func after(q *lanes.Queues, id string, st state.Status) (short, why string) {
 	short = "blocked by " + state.ShortID(id)
 	if st == "" {
-		return short, "comes after " + id + ", which no record names; to run it, correct the line - after: in its section in tasks.md"
+		return short, AfterNobody(id)
 	}
 	why = fmt.Sprintf("comes after %s, which is %s", state.ShortID(id), st)
 	if t, _ := q.Peek(id); t.Hold {
