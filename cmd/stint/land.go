@@ -79,7 +79,7 @@ func (a *app) landCommand() *cobra.Command {
 
 // verifyLanding runs the newest verify command of the worktree's tasks on what is to land.
 func (a *app) verifyLanding(ctx context.Context, found *foundTree) error {
-	if found.with.ID == "" {
+	if !task.HasVerify(&found.with.Task) {
 		return nil
 	}
 	a.hint("stint: verifying what is to land: %s\n", escapeText(oneLine(found.with.VerifyCommand)))

@@ -242,7 +242,7 @@ func TestOutcomeLine(t *testing.T) {
 	v.StartedAt, v.UpdatedAt = now, now.Add(134*time.Second)
 	v.Usage = state.Usage{InputTokens: 48000, OutputTokens: 213, CostUSD: 0.314}
 	v.ID, v.Findings = "01234567-89ab-7cde-8f01-23456789abcd", []state.Issue{{Kind: "empty"}}
-	v.Changes = &state.Changes{Files: 2, Added: 12, Removed: 3}
+	v.Changes = &state.Changes{Files: 2, Added: 12, Removed: 3, Before: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"}
 	if got, want := outcomeLine(&v), "done in 2m14s · 2 files, +12 −3 · 48.2k tokens · $0.31 · 1 finding · stint diff 6789abcd"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -42,7 +42,7 @@ type foundTree struct {
 	*worktree.Tree
 	run  checkout.Shell
 	last wire.TaskView   // the newest of its tasks
-	with wire.TaskView   // the newest that has a verify command
+	with wire.TaskView   // the newest in this worktree that names a verify command, or none
 	open []wire.TaskView // those that run or wait
 }
 
@@ -95,7 +95,7 @@ func (a *app) findTree(ctx context.Context, ref string) (found foundTree, err er
 			if found.last.ID == "" {
 				found.last = v
 			}
-			if found.with.ID == "" && task.HasVerify(&v.Task) {
+			if found.with.ID == "" && v.VerifyCommand != "" && v.UpdatedAt.After(found.CreatedAt) {
 				found.with = v
 			}
 			if !v.Status.Terminal() && v.Status != state.Draft {
