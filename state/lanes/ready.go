@@ -242,7 +242,7 @@ func (s *Queues) startable(ln *lane, u use, lim Limits) bool {
 	}
 	t := &s.Whole(ln.head).Task
 	home, _ := s.HomeOf(t, lim.WorkspaceRoot)
-	if home == "" || lim.NoTree != nil && lim.NoTree(t) || s.occupant(t, lim, u) != (Occupant{}) {
+	if home == "" || s.occupant(t, lim, u) != (Occupant{}) || lim.NoTree != nil && lim.NoTree(t) { // which counts it
 		return false
 	}
 	if dir := s.checkoutOf(t, lim); dir != "" {
