@@ -26,7 +26,7 @@ add_all() {
 conflicts() {
 	ours diff --name-only --diff-filter=U --ignore-submodules=all -z | xargs -0 sh -c 'm=$1 && shift && for x do
 		y=1
-		[ ! -f "$x" ] || [ -L "$x" ] || ! grep -q "^<<<<<<<" -- "$x" || y=0
+		[ ! -f "$x" ] || [ -L "$x" ] || ! grep -q "^<<<<<<<" "./$x" || y=0
 		[ $y != "$m" ] || printf "%s, " "$x"
 	done' sh "$1"
 }
@@ -183,6 +183,7 @@ move() {
 resume() {
 	! ours diff-index --quiet --ignore-submodules=all HEAD || return 0
 	export GIT_INDEX_FILE="$(ours rev-parse --absolute-git-dir)/index.stint"
+	rm -f "$GIT_INDEX_FILE.lock" # of one that was killed
 	w=$(ours read-tree HEAD && { ours diff-tree -r -z --name-only --no-renames "$1" "$2"; ours ls-files -z --modified; } | ours update-index -z --add --remove --replace --stdin && ours write-tree) || exit
 	rm "$GIT_INDEX_FILE"; unset GIT_INDEX_FILE
 	[ -z "$(for c in "$1" "$2"; do ours diff-tree -r --name-only "$c" "$w"; done | sort | uniq -d)" ] || return 0
@@ -196,7 +197,7 @@ own() {
 	[ -z "$admin" ] || [ ! -d "$path" ] || (inside && ours ls-files -z --others --exclude-standard) | lines | grep -a '/$'
 	find "$path" ${admin:+"$admin/modules"} -type d -name objects -prune 2>/dev/null | while read -r x; do
 		x=${x%/objects}
-		[ ! -f "$x/HEAD" ] || [ -z "$(GIT_ALLOW_PROTOCOL=none ours --git-dir="$x" rev-list -1 --all --not --remotes 2>/dev/null)" ] || echo "$x"
+		[ ! -f "$x/HEAD" ] || [ -z "$(GIT_ALLOW_PROTOCOL=none ours --git-dir="$x" rev-list -1 --all --not --remotes 2>/dev/null || echo unknown)" ] || echo "$x"
 	done
 }
 # drop STAMP EXPIRED keeps all that the branch and its refs have under STAMP; forget removes them, and what was dropped before EXPIRED.
