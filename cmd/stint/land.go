@@ -27,7 +27,7 @@ func (a *app) landCommand() *cobra.Command {
 	o, undo := worktree.Options{Mode: worktree.Squash}, false
 	c := a.withJSON(command("land [OPTIONS] ID|SESSION", "land what is on the branch of a worktree on another branch", cobra.ExactArgs(1), a.withTree(false, func(ctx context.Context, found *foundTree, cfg *Config) error {
 		idle := func() error { // what an agent in the checkout does would be mixed with what lands there
-			if o.Onto != "" {
+			if at, _ := found.run("unset GIT_DIR; git symbolic-ref -q --short HEAD", ""); o.Onto != "" && o.Onto != strings.TrimSpace(at) {
 				return nil
 			}
 			return a.isIdle(ctx, found.Root, "landed")
