@@ -136,8 +136,12 @@ func (a *app) withTree(isDropped bool, do func(ctx context.Context, found *found
 		if set.Commit == queue.CommitNever {
 			author = nil
 		}
-		if _, err = found.Save(found.run, "Work in "+found.Name+"\n", author); err != nil {
+		note, err := found.Save(found.run, "Work in "+found.Name+"\n", author)
+		if err != nil {
 			return err
+		}
+		if note != "" {
+			a.hint("stint: %s\n", escapeText(oneLine(note)))
 		}
 		if w, _ := found.Look(found.run); author == nil && w.State == worktree.Changed { // a landing would reset it
 			return &cliError{code: exitFailure, message: found.Path + " has changes that are not committed (commit is never)", try: "git commit there"}
