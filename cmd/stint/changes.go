@@ -143,6 +143,7 @@ func runGit(ctx context.Context, dir string) checkout.Shell {
 		cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that nothing is left of it, nor waits for the terminal
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+		cmd.WaitDelay = time.Minute // for what a hook has left with our pipes
 		var problem bytes.Buffer
 		cmd.Env = append(os.Environ(), "PATH="+task.SafePath(os.Environ(), task.RepositoryRoot(dir)))
 		cmd.Dir, cmd.Stdin, cmd.Stderr = dir, strings.NewReader(stdin), &problem
