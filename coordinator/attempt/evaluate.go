@@ -194,7 +194,7 @@ func (a *Attempts) learn(r *Run, t *state.Task, set *queue.WorkspaceSettings, te
 func (a *Attempts) prepareJudge(r *Run, t *state.Task, set *queue.WorkspaceSettings, out *task.Outcome) (task.Turn, error) {
 	turn := a.Turn(r, t)
 	turn.Workspace, turn.Schema, turn.ReadOnly = filepath.Join(turn.RunDir, "empty"), filepath.Join(turn.RunDir, schemaName), true
-	turn.Session, turn.Fork, turn.Allow, turn.Files, turn.Budget = "", false, nil, "", 0
+	turn.Session, turn.Fork, turn.Looks, turn.Allow, turn.Files, turn.Budget = "", false, false, nil, "", 0
 	err := a.tasks.MakeDir(turn.Workspace)
 	if err == nil {
 		policy := ""
