@@ -83,7 +83,7 @@ func (t *Tree) Land(ctx context.Context, run checkout.Shell, o *Options) (r Resu
 
 // queue waits until nobody else lands on a branch, and keeps them out; with "" it is about what reads all worktrees.
 func (t *Tree) queue(ctx context.Context, target string) (free func() error, err error) {
-	return t.trees.lock(ctx, filepath.Join(t.trees.State, fmt.Sprintf("land-%x.lock", sha256.Sum256([]byte(t.common+"\n"+target)))[:21]), 24*time.Hour)
+	return t.trees.lock(ctx, filepath.Join(t.trees.State, fmt.Sprintf("land-%x", sha256.Sum256([]byte(t.common+"\n"+target)))[:21]), 24*time.Hour)
 }
 
 // target returns the branch that is landed on.
