@@ -55,10 +55,7 @@ func (a *app) findTree(ctx context.Context, ref string) (found foundTree, err er
 	if err != nil {
 		return found, err
 	}
-	all, err := trees.List()
-	if err != nil {
-		return found, err
-	}
+	all, unread := trees.List()
 	same := slices.DeleteFunc(slices.Clone(all), func(t *worktree.Tree) bool { return t.Lane != ref && t.Name != ref })
 	if len(same) > 1 { // a session of several repositories
 		if dir, err := workspace("", ""); err == nil {
@@ -72,11 +69,11 @@ func (a *app) findTree(ctx context.Context, ref string) (found foundTree, err er
 	if len(same) == 0 {
 		view, err := a.task(ctx, ref)
 		if err != nil {
-			return found, err
+			return found, cmp.Or(unread, err)
 		}
 		i := slices.IndexFunc(all, func(t *worktree.Tree) bool { return task.IsWithin(view.Workspace, t.Path) })
 		if i < 0 {
-			return found, &cliError{code: exitNotFound, message: "task " + shortID(view.ID), err: errNoTree, try: "stint worktree ls"}
+			return found, &cliError{code: exitNotFound, message: "task " + shortID(view.ID), err: errors.Join(errNoTree, unread), try: "stint worktree ls"}
 		}
 		same = all[i : i+1]
 	}

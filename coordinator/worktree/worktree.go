@@ -124,7 +124,7 @@ func (s *Trees) List() (list []*Tree, err error) {
 			wrong = json.Unmarshal(data, &t)
 		}
 		if wrong != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", name, wrong))
+			err = errors.Join(err, fmt.Errorf("%s: %w; remove it, and the next run writes it anew", name, wrong))
 			continue
 		}
 		t.trees = s
