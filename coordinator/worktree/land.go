@@ -213,7 +213,7 @@ func (t *Tree) isOut(run checkout.Shell, branch, dir string) (is bool, err error
 		}
 		if slices.Contains(says, "branch "+heads+branch) {
 			if is = true; top != dir {
-				return true, fmt.Errorf("%s is checked out in %s: check out another branch there, or name one with --onto", branch, top)
+				return true, fmt.Errorf("%s is checked out in %s: check out another branch there, or name one with --onto; if that is gone: git worktree prune", branch, top)
 			}
 		}
 	}
