@@ -80,6 +80,7 @@ func TestOddRepositories(t *testing.T) {
 		{name: "verify fails", o: worktree.Options{Verify: func() error { return fmt.Errorf("not like this") }}, refuse: "not like this"},
 		{name: "ignored in the way", begin: "echo b >.gitignore; git add .; git commit -qm i; echo mine >b", agent: "echo new >b; git add -f b", refuse: "would be overwritten: b"},
 		{name: "ignored above it", begin: "echo b >.gitignore; git add .; git commit -qm i; echo mine >b", agent: "mkdir b; echo new >b/c; git add -f b", refuse: "would be overwritten: b"},
+		{name: "ignored link above it", begin: "mkdir ../out; echo mine >../out/c; ln -s ../out b; echo b >.gitignore; git add .; git commit -qm i", agent: "mkdir b; echo new >b/c; git add -f b", refuse: "exit status 1: what git does not track there would be overwritten: b"},
 		{name: "ignored below it", begin: "mkdir d; echo 1 >d/x; echo key >.gitignore; git add .; git commit -qm i; echo mine >d/key", agent: "rm -r d; echo 2 >d", refuse: "would be overwritten: d/key"},
 		{name: "branch that stands for another one", begin: "git symbolic-ref refs/heads/trunk refs/heads/main", o: worktree.Options{Onto: "trunk"}, check: "cat b; git status --porcelain", want: "new"},
 		{name: "protected, by another name", begin: "git symbolic-ref refs/heads/trunk refs/heads/main", o: worktree.Options{Onto: "trunk", Protected: []string{"main"}}, refuse: "main is one of protected_branches"},

@@ -4,7 +4,7 @@ unset GIT_DIR GIT_COMMON_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY G
 export GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 GIT_MERGE_AUTOEDIT=no GIT_EDITOR=: GIT_PAGER=cat LC_ALL=C
 hooks= branch=refs/heads/stint/$name tip=refs/stint/tip/$name landed=refs/stint/landed/$name work=refs/stint/work/$name/
 # theirs is git with the user's hooks and signature. ours runs nothing but filters and merge drivers.
-theirs() { git ${hooks:+-c "core.hooksPath=$hooks"} -c core.fsmonitor=false -c core.quotePath=false -c core.safecrlf=false -c gc.auto=0 -c maintenance.auto=false -c submodule.recurse=false -c log.showSignature=false -c merge.ff=true -c merge.verifySignatures=false -c rebase.updateRefs=false -c rerere.enabled=false -c worktree.useRelativePaths=false -c advice.detachedHead=false "$@"; }
+theirs() { git ${hooks:+-c "core.hooksPath=$hooks"} -c core.fsmonitor=false -c core.quotePath=false -c core.safecrlf=false -c gc.auto=0 -c maintenance.auto=false -c submodule.recurse=false -c log.showSignature=false -c merge.ff=true -c merge.verifySignatures=false -c rebase.updateRefs=false -c rerere.enabled=false -c worktree.useRelativePaths=false -c advice.detachedHead=false -c advice.graftFileDeprecated=false "$@"; }
 ours() { theirs -c core.hooksPath=/dev/null -c commit.gpgSign=false -c core.logAllRefUpdates=true "$@"; }
 at_root() { cd -P "$root" || exit; }
 inside() { export GIT_DIR="$admin" GIT_WORK_TREE="$path"; cd -P "$path" || exit; } # whatever lies there in the place of .git
@@ -170,9 +170,11 @@ note() {
 move() {
 	x=
 	[ -z "$4" ] || x=$(ours diff-tree -r -z --name-only --no-renames --diff-filter=A "$2" "$3" | xargs -0 sh -c 'for x do
-		y=$x
-		while [ ! -e "$y" ] && [ ! -L "$y" ]; do case $y in */*) y=${y%/*} ;; *) continue 2 ;; esac; done
-		[ "$x" != "$y" ] && [ -d "$y" ] && [ ! -L "$y" ] || printf "%s\0" "$y"
+		y=$x/
+		while [ "$y" != "${y%/*}" ]; do
+			y=${y%/*}
+			[ ! -L "$y" ] && { [ ! -e "$y" ] || { [ -d "$y" ] && [ "$x" != "$y" ]; }; } || printf "%s\0" "$y"
+		done
 	done' sh | GIT_LITERAL_PATHSPECS=1 xargs -0 sh -c '[ $# = 0 ] || git ls-files --others -- "$@"' sh | head -n 3) || exit
 	[ -z "$x" ] || { printf 'what git does not track there would be overwritten: %s\n' "$x" >&2; exit 1; }
 	[ -z "$4" ] || { ours update-index -q --refresh --ignore-submodules >/dev/null; ours read-tree -m -u "$2" "$3" || exit; }
