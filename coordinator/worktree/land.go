@@ -208,6 +208,11 @@ func (t *Tree) isOut(run checkout.Shell, branch, dir string) (is bool, err error
 	for entry := range strings.SplitSeq(list, "\n\n") {
 		top, rest, _ := strings.Cut(strings.TrimPrefix(entry, "worktree "), "\n")
 		says := strings.Split(rest, "\n")
+		if top == t.common { // where .git is a file, also in a submodule, which is no linked worktree
+			if own, wrong := t.git(run, "rev-parse", "--absolute-git-dir"); wrong == nil && own == top {
+				top = t.Root
+			}
+		}
 		if _, wrong := os.Lstat(filepath.Join(dir, ".git")); wrong == nil && top == dir && slices.Contains(says, "bare") { // and does not say what is checked out
 			return true, fmt.Errorf("git takes %s for a bare repository: git config core.bare false there", dir)
 		}

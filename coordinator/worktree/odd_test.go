@@ -165,6 +165,11 @@ func TestOddPlaces(t *testing.T) {
 		{"name", func(p *place) {
 			p.in(p.root, `git clone -q . "../it's [a] *"`)
 			p.root = filepath.Join(p.home, "it's [a] *")
+		{"repository beside", func(p *place) { p.in(p.root, "git init -q --separate-git-dir ../beside") }, "main"},
+		{"submodule", func(p *place) {
+			p.in(p.root, "git init -q ../lib; git -C ../lib commit -q --allow-empty -m lib; git -c protocol.file.allow=always submodule --quiet add ../lib lib; touch lib/a; git -C lib add a; git -C lib commit -qm a")
+			p.root = filepath.Join(p.root, "lib")
+		}, "main"},
 		}, "main"},
 	} {
 		t.Run(odd.name, func(t *testing.T) {
