@@ -182,7 +182,7 @@ func (t *Tree) begin(run checkout.Shell, tip string) error {
 
 // build makes the result in the worktree, without a branch, and returns it.
 func (t *Tree) build(run checkout.Shell, mode Mode, old, tip string) (string, error) {
-	out, err := t.sh(run, "", `inside; said=$( (build `+state.ShellLine([]string{string(mode), old, tip})+`) 2>&1 ); echo $?; printf %s "$said"`)
+	out, err := t.sh(run, "", `inside; said=$(mktemp) && { (build `+state.ShellLine([]string{string(mode), old, tip})+`) >"$said" 2>&1; echo $?; cat "$said"; rm "$said"; }`) // no pipe, which what a hook leaves behind would hold
 	if err != nil {
 		return "", err
 	}
@@ -194,7 +194,7 @@ func (t *Tree) build(run checkout.Shell, mode Mode, old, tip string) (string, er
 	files, err := t.here(run, "diff", "--name-only", "--diff-filter=U", "--ignore-submodules=all")
 	unmarked, wrong := t.sh(run, "", "inside; conflicts 1") // of which nobody could see later that they are not resolved
 	switch err = errors.Join(err, wrong); {
-	case err == nil && files == "":
+	case err == nil && (files == "" || code != "3"):
 		err = fmt.Errorf("git could not make the commit: %s", cmp.Or(strings.TrimSpace(said), "exit code "+code))
 	case err == nil && unmarked != "":
 		err = fmt.Errorf("both sides have changed %s, and git cannot mark where: git merge %s in %s, and commit what is right", strings.TrimSuffix(unmarked, ", "), old[:12], t.Path)

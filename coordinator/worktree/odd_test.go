@@ -47,6 +47,8 @@ func TestOddRepositories(t *testing.T) {
 		{name: "hook that rewrites and adds", begin: hook("pre-commit", "echo hook >>b; git add b"), check: "cat b; git status --porcelain", want: "new\nhook"},
 		{name: "hook that rewrites and does not add", begin: hook("pre-commit", "echo hook >>b"), check: "cat b; git status --porcelain", want: "new"},
 		{name: "hook of the message", begin: hook("commit-msg", "echo Signed-off-by: ana >>$1"), check: "git log -1 --format=%B", want: "work of web\nSigned-off-by: ana"},
+		{name: "hook that leaves something running", begin: hook("post-commit", "sleep 30 &\necho $! >~/pid"), check: "cat b; kill $(cat ~/pid)", want: "new"},
+		{name: "hook that leaves a conflict", begin: hook("pre-commit", "for i in 1 2; do echo 100644 $(git rev-parse HEAD:a) $i a; done | git update-index --index-info; exit 1"), refuse: "git could not make the commit"},
 		{name: "signed", begin: signing, check: "git log -1 --format=%G? --show-signature 2>/dev/null | tail -1; git cat-file commit HEAD | grep -c 'BEGIN SSH'", want: "N\n1"},
 		{name: "signed, in a merge", begin: signing + "git config log.showSignature true", o: worktree.Options{Mode: worktree.Merge}, check: "git cat-file commit HEAD | grep -c 'BEGIN SSH'; git cat-file commit HEAD^2 | grep -c 'BEGIN SSH' || :", want: "1\n0"},
 		{name: "signed, rebased", begin: signing, later: "echo c >c; git add c; git commit -qm c", o: worktree.Options{Mode: worktree.Rebase}, check: "git cat-file commit HEAD | grep -c 'BEGIN SSH'", want: "1"},
