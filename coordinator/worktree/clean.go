@@ -30,7 +30,7 @@ func (s *Trees) Clean(ctx context.Context, git func(ctx context.Context, dir str
 		}
 		run := git(ctx, t.Root)
 		w, wrong := t.Look(run)
-		if wrong == nil && w.Tip != "" && w.Commits == 0 && (w.State == Landed || w.State == Clean || w.State == Missing) {
+		if wrong == nil && (w.Tip != "" || !t.Ready) && w.Commits == 0 && (w.State == Landed || w.State == Clean || w.State == Missing) {
 			if wrong = t.Drop(run, now, false); wrong == nil {
 				removed = append(removed, t.Name)
 			}

@@ -359,7 +359,7 @@ func (t *Tree) Drop(run checkout.Shell, now time.Time, force bool) error {
 	if _, err := t.isOut(run, t.Branch(), t.Path); err != nil {
 		return err
 	}
-	tip, err := t.ref(run, heads+t.Branch())
+	tip, err := t.sh(run, "", "at_root; (last) 2>/dev/null || :")
 	if err == nil && tip != "" && t.isThere() {
 		if tip, err = t.stash(run, tip); err == nil {
 			_, err = t.sh(run, "", "at_root; keep_commit", tip)

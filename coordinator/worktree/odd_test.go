@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"stint/coordinator/checkout"
 	"stint/coordinator/worktree"
 )
 
@@ -46,9 +47,9 @@ func TestOddRepositories(t *testing.T) {
 		{name: "hook that fails", begin: hook("pre-commit", "echo no such luck; exit 1"), refuse: "no such luck"},
 		{name: "hook that rewrites and adds", begin: hook("pre-commit", "echo hook >>b; git add b"), check: "cat b; git status --porcelain", want: "new\nhook"},
 		{name: "hook that rewrites and does not add", begin: hook("pre-commit", "echo hook >>b"), check: "cat b; git status --porcelain", want: "new"},
-		{name: "hook of the message", begin: hook("commit-msg", "echo Signed-off-by: ana >>$1"), check: "git log -1 --format=%B", want: "work of web\nSigned-off-by: ana"},
 		{name: "hook that leaves something running", begin: hook("post-commit", "sleep 30 &\necho $! >~/pid"), check: "cat b; kill $(cat ~/pid)", want: "new"},
 		{name: "hook that leaves a conflict", begin: hook("pre-commit", "for i in 1 2; do echo 100644 $(git rev-parse HEAD:a) $i a; done | git update-index --index-info; exit 1"), refuse: "git could not make the commit"},
+		{name: "hook of the message", begin: hook("commit-msg", "echo Signed-off-by: ana >>$1"), check: "git log -1 --format=%B", want: "work of web\nSigned-off-by: ana"},
 		{name: "signed", begin: signing, check: "git log -1 --format=%G? --show-signature 2>/dev/null | tail -1; git cat-file commit HEAD | grep -c 'BEGIN SSH'", want: "N\n1"},
 		{name: "signed, in a merge", begin: signing + "git config log.showSignature true", o: worktree.Options{Mode: worktree.Merge}, check: "git cat-file commit HEAD | grep -c 'BEGIN SSH'; git cat-file commit HEAD^2 | grep -c 'BEGIN SSH' || :", want: "1\n0"},
 		{name: "signed, rebased", begin: signing, later: "echo c >c; git add c; git commit -qm c", o: worktree.Options{Mode: worktree.Rebase}, check: "git cat-file commit HEAD | grep -c 'BEGIN SSH'", want: "1"},
@@ -164,14 +165,14 @@ func TestOddPlaces(t *testing.T) {
 			p.t.Cleanup(func() { must(p.t, os.RemoveAll(dir)) })
 			p.trees.Dir = filepath.Join(dir, "worktrees")
 		}, "main"},
-		{"name", func(p *place) {
-			p.in(p.root, `git clone -q . "../it's [a] *"`)
-			p.root = filepath.Join(p.home, "it's [a] *")
 		{"repository beside", func(p *place) { p.in(p.root, "git init -q --separate-git-dir ../beside") }, "main"},
 		{"submodule", func(p *place) {
 			p.in(p.root, "git init -q ../lib; git -C ../lib commit -q --allow-empty -m lib; git -c protocol.file.allow=always submodule --quiet add ../lib lib; touch lib/a; git -C lib add a; git -C lib commit -qm a")
 			p.root = filepath.Join(p.root, "lib")
 		}, "main"},
+		{"name", func(p *place) {
+			p.in(p.root, `git clone -q . "../it's [a] *"`)
+			p.root = filepath.Join(p.home, "it's [a] *")
 		}, "main"},
 	} {
 		t.Run(odd.name, func(t *testing.T) {
@@ -370,6 +371,25 @@ func TestDroppedStaysReachable(t *testing.T) {
 	must(t, p.session("bob").Drop(p.run, now.Add(worktree.KeepDropped+time.Minute), false))
 	if got := p.in(p.root, "git for-each-ref refs/stint/dropped/web"); got != "" {
 		t.Fatal(got)
+	}
+}
+
+// TestDropOfWhatIsGone: commits that only stint has named are not dropped without force; where nothing was made, clean removes it.
+func TestDropOfWhatIsGone(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	tree := p.session("web")
+	p.work(tree, "echo 1 >b")
+	p.in(p.root, "git worktree remove --force '"+tree.Path+"'; git branch -q -D stint/web")
+	if err := tree.Drop(p.run, now, false); err == nil || !strings.Contains(err.Error(), "have not landed") {
+		t.Fatal(err)
+	}
+	must(t, tree.Drop(p.run, now, true))
+	p.in(p.root, "git branch stint")
+	_, err := tree.Make(p.run, "web", "", now, func() error { return nil })
+	removed, wrong := p.trees.Clean(context.Background(), func(context.Context, string) checkout.Shell { return p.run }, time.Now(), 0, nil)
+	if err == nil || wrong != nil || len(removed) != 1 {
+		t.Fatal(err, removed, wrong)
 	}
 }
 

@@ -186,7 +186,7 @@ resume() {
 	! ours diff-index --quiet --ignore-submodules=all HEAD || return 0
 	export GIT_INDEX_FILE="$(ours rev-parse --absolute-git-dir)/index.stint"
 	rm -f "$GIT_INDEX_FILE.lock" # of one that was killed
-	w=$(ours read-tree HEAD && { ours diff-tree -r -z --name-only --no-renames "$1" "$2"; ours ls-files -z --modified; } | ours update-index -z --add --remove --replace --stdin && ours write-tree) || exit
+	w=$(ours read-tree HEAD && { ours diff-tree -r -z --name-only --no-renames "$1" "$2"; ours ls-files -z --modified; } | xargs -0 sh -c 'for x do [ -d "$x" ] && [ ! -L "$x" ] || printf "%s\0" "$x"; done' sh | ours update-index -z --add --remove --replace --stdin && ours write-tree) || exit
 	rm "$GIT_INDEX_FILE"; unset GIT_INDEX_FILE
 	[ -z "$(for c in "$1" "$2"; do ours diff-tree -r --name-only "$c" "$w"; done | sort | uniq -d)" ] || return 0
 	i=
