@@ -237,15 +237,24 @@ func judgePrompt(ask string, t *state.Task, out *task.Outcome, policy string) st
 // answer: the last counts that has a list or a text of findings or lessons. What it returns is within its bounds.
 func readJudgement(text string) (findings []state.Issue, lessons []string, ok bool) {
 	raw := task.LastObject(text, "findings", "lessons")
-	var list []state.Issue
-	_ = json.Unmarshal(raw["findings"], &list) // what is no list has none, and what is no finding no message
-	for _, f := range list {
+	var list []json.RawMessage                 // or sentences
+	_ = json.Unmarshal(raw["findings"], &list) // what is no list has none
+	for _, item := range list {
+		var f state.Issue
+		if json.Unmarshal(item, &f) != nil && json.Unmarshal(item, &f.Message) != nil {
+			continue
+		}
 		f.Kind, f.Message = cmp.Or(memory.OneLine(f.Kind, 40), "evaluation"), memory.OneLine(f.Message, maxJudgedMessage)
 		if f.Message != "" && len(findings) < maxJudged && !slices.Contains(findings, f) {
 			findings = append(findings, f)
 		}
 	}
-	_ = json.Unmarshal(raw["lessons"], &lessons)
+	var one string // in place of a list
+	if json.Unmarshal(raw["lessons"], &one) == nil {
+		lessons = []string{one}
+	} else {
+		_ = json.Unmarshal(raw["lessons"], &lessons)
+	}
 	lessons = slices.DeleteFunc(lessons, func(s string) bool { return strings.TrimSpace(s) == "" })
 	return findings, lessons[:min(len(lessons), maxJudgedLessons)], raw != nil
 }

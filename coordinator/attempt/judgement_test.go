@@ -19,6 +19,9 @@ func TestReadJudgement(t *testing.T) {
 		`{"findings":[{"kind":"wrong","message":"It fails."}],"lessons":["Use make."]}`:             {finding, []string{"Use make."}},
 		"Sure!\n```json\n{\"findings\":[{\"kind\":\"wrong\",\"message\":\"It fails.\"}]}\n```\nBye": {finding, nil},
 		`The set {1, 2} and {"a":1} first. {"findings":[{"kind":"wrong","message":"It fails."}]}`:   {finding, nil},
+		`{"findings":["It fails."],"lessons":"Use make."}`: {
+			[]state.Issue{{Kind: "evaluation", Message: "It fails."}}, []string{"Use make."},
+		},
 		`{"findings":[],"lessons":[]}`:      {nil, []string{}},
 		`{"findings":null,"lessons":[" "]}`: {nil, []string{}},
 		`{"findings":"none","lessons":7}`:   {},
@@ -27,7 +30,7 @@ func TestReadJudgement(t *testing.T) {
 		},
 		judgementSchema + "\n" + `{"findings":[{"kind":"wrong","message":"It fails."}],"lessons":["Use make."]}`: {finding, []string{"Use make."}},
 		`It answered {"findings":[]}, but: {"findings":[{"kind":"wrong","message":"It fails."}]}`:                {finding, nil},
-		`{"judgement":{"findings":[{"message":"It fails."}]}}`:                                                   {[]state.Issue{{Kind: "evaluation", Message: "It fails."}}, nil},
+		`{"judgement":{"findings":["It fails."]}}`:                                                               {[]state.Issue{{Kind: "evaluation", Message: "It fails."}}, nil},
 	} {
 		findings, lessons, ok := readJudgement(text)
 		if !ok || !cmp.Equal(findings, want.findings) || strings.Join(lessons, "|") != strings.Join(want.lessons, "|") {
