@@ -174,7 +174,7 @@ var keys = slices.Concat([]key{
 	choiceKey("resume_missing", "new", "if the agent's session is gone: a new session, or an error", func(c *Config) *string { return &c.ResumeMissing }, "new", "error"),
 	documentKey("output_policy", "brief", "how answers are to look: brief (six lines), final (as long as it takes), none, the text", prompt.Policies, checked(admission.CheckPolicy), func(c *Config) *string { return &c.OutputPolicy }).perWorkspace(),
 	documentKey("prompt_template", "default", "what stands before the user's message: default, a text with fields such as {{.Memory}} (stint help prompts)", map[string]string{"default": "", "": ""}, prompt.ParseTemplate, func(c *Config) **prompt.Template { return &c.WorkspaceSettings.PromptTemplate }).perWorkspace(),
-	listKey("memory_paths", strings.Join(memory.DefaultPaths, ","), "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: none", func(c *Config) *[]string { return &c.MemoryPaths }, checkNotes).perWorkspace(),
+	listKey("memory_paths", "", "notes of a workspace that are searched for each prompt: files, directories or patterns below it; empty: MEMORY.md and memory/*.md", func(c *Config) *[]string { return &c.MemoryPaths }, checkNotes).perWorkspace(),
 	numberKey("max_memory_hits", "8", 0, 1000, "lines of notes that a prompt gets at most; 0: none", func(c *Config) *int { return &c.MaxMemoryHits }).perWorkspace(),
 	numberKey("max_memory_chars", "4000", 0, 1000000, "characters of them", func(c *Config) *int { return &c.MaxMemoryChars }).perWorkspace(),
 	documentKey("self_eval_prompt", "off", "prompt of the agent that judges each answer: off, default, the text", evaluations, asIs, func(c *Config) *string { return &c.EvalPrompt }).perWorkspace(),

@@ -123,7 +123,7 @@ func noteFor(cfg *Config, option string) (string, error) {
 		}
 		return name, nil
 	}
-	for _, p := range cfg.MemoryPaths {
+	for _, p := range notePaths(cfg) {
 		if !strings.ContainsAny(p, "*?[") && strings.EqualFold(filepath.Ext(p), ".md") && filepath.IsLocal(p) {
 			return filepath.ToSlash(filepath.Clean(p)), nil
 		}
@@ -134,7 +134,7 @@ func noteFor(cfg *Config, option string) (string, error) {
 // searchAll searches the notes of a workspace and, apart, its archive.
 func searchAll(ctx context.Context, cfg *Config, workspace, text string) (memory.Result, error) {
 	c := cfg.forWorkspace(workspace)
-	s := &memory.Searcher{Paths: c.MemoryPaths, Lessons: c.LessonsPath, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Ripgrep: "rg", Now: time.Now()}
+	s := &memory.Searcher{Paths: notePaths(c), Lessons: c.LessonsPath, MaxHits: c.MaxMemoryHits, MaxChars: c.MaxMemoryChars, Ripgrep: "rg", Now: time.Now()}
 	found, err := s.Search(ctx, workspace, text)
 	if err == nil {
 		s.Archived = true
@@ -143,6 +143,14 @@ func searchAll(ctx context.Context, cfg *Config, workspace, text string) (memory
 		found.Archived = archived.Hits
 	}
 	return found, err
+}
+
+// notePaths returns what is searched.
+func notePaths(c *Config) []string {
+	if len(c.MemoryPaths) == 0 {
+		return memory.DefaultPaths
+	}
+	return c.MemoryPaths
 }
 
 func (a *app) lessonsCommand() *cobra.Command {

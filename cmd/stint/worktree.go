@@ -267,7 +267,7 @@ func notesDir(ctx context.Context, cfg *Config, trees *worktree.Trees, dir strin
 	if err != nil {
 		return origin
 	}
-	if changed, err := tree.HasChanged(runGit(ctx, tree.Root), dir, cfg.forWorkspace(origin).MemoryPaths); err != nil || !changed {
+	if changed, err := tree.HasChanged(runGit(ctx, tree.Root), dir, notePaths(cfg.forWorkspace(origin))); err != nil || !changed {
 		return origin
 	}
 	return dir
