@@ -479,6 +479,23 @@ func TestBranchOfTheUsers(t *testing.T) {
 	}
 }
 
+// TestGitThatCannotList: where git does not tell what lies in the way in the checkout, nothing lands over it.
+func TestGitThatCannotList(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.in(p.root, "echo b >.gitignore; git add .; git commit -qm ignore; echo mine >b")
+	tree := p.session("web")
+	p.work(tree, "echo 1 >b; git add -f b")
+	must(t, os.WriteFile(filepath.Join(p.home, "git"), []byte("#!/bin/sh\ncase \"$*\" in *'ls-files --others --'*) exit 3 ;; esac\nexec /usr/bin/env PATH=\"${PATH#*:}\" git \"$@\"\n"), 0o700))
+	_, err := tree.Land(context.Background(), func(command, stdin string) (string, error) { return p.shell("PATH=$HOME:$PATH\n"+command, stdin) }, &worktree.Options{Verify: func() error { return nil }, Mode: worktree.Squash})
+	if err == nil || !strings.Contains(err.Error(), "what git could not list") {
+		t.Fatal(err)
+	}
+	if got := p.in(p.root, "cat b; git log --format=%s"); got != "mine\nignore\nstart" {
+		t.Fatal(got)
+	}
+}
+
 // TestGitThatFails: a command of git that fails in the midst of others is not taken for one that finds nothing.
 func TestGitThatFails(t *testing.T) {
 	t.Parallel()

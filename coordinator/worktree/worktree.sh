@@ -175,7 +175,7 @@ move() {
 			y=${y%/*}
 			[ ! -L "$y" ] && { [ ! -e "$y" ] || { [ -d "$y" ] && [ "$x" != "$y" ]; }; } || printf "%s\0" "$y"
 		done
-	done' sh | GIT_LITERAL_PATHSPECS=1 xargs -0 sh -c '[ $# = 0 ] || git ls-files --others -- "$@"' sh | head -n 3) || exit
+	done' sh | GIT_LITERAL_PATHSPECS=1 xargs -0 sh -c '[ $# = 0 ] || git -c core.fsmonitor=false ls-files --others -- "$@" || echo "what git could not list"' sh | head -n 3) || exit
 	[ -z "$x" ] || { printf 'what git does not track there would be overwritten: %s\n' "$x" >&2; exit 1; }
 	[ -z "$4" ] || { ours update-index -q --refresh --ignore-submodules >/dev/null; ours read-tree -m -u "$2" "$3" || exit; }
 	ours update-ref -m "stint: land stint/$name" "$1" "$3" "$2" || { [ -z "$4" ] || ours read-tree -m -u "$3" "$2"; exit 1; }
