@@ -196,7 +196,7 @@ resume() {
 # own prints the repositories in the worktree that git does not track, or that have commits which no remote of theirs has.
 own() {
 	grep -aF "$path/" "$(ours rev-parse --git-path objects/info/alternates)" 2>/dev/null # of which the repository itself takes objects
-	[ -z "$admin" ] || [ ! -d "$path" ] || (inside && ours ls-files -z --others --exclude-standard) | lines | grep -a '/$'
+	[ -z "$admin" ] || [ ! -d "$path" ] || { (inside && ours ls-files -z --others --exclude-standard) || printf 'what git could not list/\0'; } | lines | grep -a '/$'
 	find "$path" ${admin:+"$admin/modules"} -type d -name objects -prune 2>/dev/null | while read -r x; do
 		x=${x%/objects}
 		[ ! -f "$x/HEAD" ] || [ -z "$(GIT_ALLOW_PROTOCOL=none ours --git-dir="$x" rev-list -1 --all --not --remotes 2>/dev/null || echo unknown)" ] || echo "$x"
