@@ -456,15 +456,19 @@ func openEditor(file string, stdout *os.File) error {
 	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), defaultEditor)
 	cmd := exec.Command("/bin/sh", "-c", "trap : INT; "+editor+` "$1"`, "sh", file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, os.Stderr
+	// The editor decides what Ctrl-C means: vim goes on. It may be pressed before Start returns, so nobody
+	// reads it from here on.
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	signal.Stop(interrupts)
 	err := cmd.Start()
 	if err == nil {
-		// The editor decides what Ctrl-C means: vim goes on. What comes from here on never reaches us, so none of
-		// it is left when the editor ends. Before, the editor would have inherited that.
+		// What comes now never reaches us, so none of it is left when the editor ends. The editor would have
+		// inherited that before.
 		signal.Ignore(os.Interrupt, syscall.SIGQUIT)
 		err = cmd.Wait()
-		signal.Notify(signals, os.Interrupt)
 		signal.Reset(syscall.SIGQUIT)
 	}
+	signal.Notify(interrupts, os.Interrupt)
 	if err == nil {
 		return nil
 	}
@@ -474,8 +478,8 @@ func openEditor(file string, stdout *os.File) error {
 	return fmt.Errorf("the editor %q failed: %w", editor, err)
 }
 
-// signals has those that end a command.
-var signals = make(chan os.Signal, 1)
+// interrupts has each Ctrl-C that is for a command itself.
+var interrupts = make(chan os.Signal, 1)
 
 // editorError says what did not happen because an editor failed.
 func editorError(message string, failed error) error {

@@ -40,12 +40,18 @@ func run(args []string) int {
 	// The first Ctrl-C ends the context with errDetached. The second one ends the program: by then nobody listens any more.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	signal.Notify(signals, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
 		signal.Notify(signals, syscall.SIGHUP) // what is half done is put back
 	}
 	go func() { // ends with the program
-		<-signals
+		select {
+		case <-interrupts:
+		case <-signals:
+		}
+		signal.Stop(interrupts)
 		signal.Stop(signals)
 		cancel(errDetached)
 	}()
