@@ -496,6 +496,25 @@ func TestGitThatCannotList(t *testing.T) {
 	}
 }
 
+// TestDropOfWhatGitCannotList: where git does not tell whether repositories lie in a worktree, it stays.
+func TestDropOfWhatGitCannotList(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	tree := p.session("web")
+	must(t, os.WriteFile(filepath.Join(p.home, "git"), []byte(`#!/bin/sh
+case "$*" in
+*'update-ref refs/stint/work/'*) touch "$HOME/saved" ;;
+*'ls-files -z --others'*) [ ! -e "$HOME/saved" ] || exit 3 ;;
+esac
+exec /usr/bin/env PATH="${PATH#*:}" git "$@"
+`), 0o700))
+	run := func(command, stdin string) (string, error) { return p.shell("PATH=$HOME:$PATH\n"+command, stdin) }
+	if err := tree.Drop(run, now, false); err == nil || !strings.Contains(err.Error(), "what git could not list") || !p.tree("web").IsMade() {
+		t.Fatal(err)
+	}
+	must(t, tree.Drop(p.run, now, false))
+}
+
 // TestGitThatFails: a command of git that fails in the midst of others is not taken for one that finds nothing.
 func TestGitThatFails(t *testing.T) {
 	t.Parallel()
