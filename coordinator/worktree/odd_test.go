@@ -479,40 +479,34 @@ func TestBranchOfTheUsers(t *testing.T) {
 	}
 }
 
-// TestGitThatCannotList: where git does not tell what lies in the way in the checkout, nothing lands over it.
+// withGit is shell with a git that first looks at its arguments, with a space behind them, as the branches of a shell's case say.
+func (p *place) withGit(branches string) checkout.Shell {
+	must(p.t, os.WriteFile(filepath.Join(p.home, "git"), []byte("#!/bin/sh\ncase \"$* \" in "+branches+" esac\nexec /usr/bin/env PATH=\"${PATH#*:}\" git \"$@\"\n"), 0o700))
+	return func(command, stdin string) (string, error) { return p.shell("PATH=$HOME:$PATH\n"+command, stdin) }
+}
+
+// TestGitThatCannotList: where git does not tell what lies in the way in the checkout, nothing lands over it; nor is
+// a worktree dropped in which repositories may lie.
 func TestGitThatCannotList(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.in(p.root, "echo b >.gitignore; git add .; git commit -qm ignore; echo mine >b")
 	tree := p.session("web")
 	p.work(tree, "echo 1 >b; git add -f b")
-	must(t, os.WriteFile(filepath.Join(p.home, "git"), []byte("#!/bin/sh\ncase \"$*\" in *'ls-files --others --'*) exit 3 ;; esac\nexec /usr/bin/env PATH=\"${PATH#*:}\" git \"$@\"\n"), 0o700))
-	_, err := tree.Land(context.Background(), func(command, stdin string) (string, error) { return p.shell("PATH=$HOME:$PATH\n"+command, stdin) }, &worktree.Options{Verify: func() error { return nil }, Mode: worktree.Squash})
+	_, err := tree.Land(context.Background(), p.withGit(`*'ls-files --others --'*) exit 3 ;;`), &worktree.Options{Verify: func() error { return nil }, Mode: worktree.Squash})
 	if err == nil || !strings.Contains(err.Error(), "what git could not list") {
 		t.Fatal(err)
 	}
 	if got := p.in(p.root, "cat b; git log --format=%s"); got != "mine\nignore\nstart" {
 		t.Fatal(got)
 	}
-}
 
-// TestDropOfWhatGitCannotList: where git does not tell whether repositories lie in a worktree, it stays.
-func TestDropOfWhatGitCannotList(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	tree := p.session("web")
-	must(t, os.WriteFile(filepath.Join(p.home, "git"), []byte(`#!/bin/sh
-case "$*" in
-*'update-ref refs/stint/work/'*) touch "$HOME/saved" ;;
-*'ls-files -z --others'*) [ ! -e "$HOME/saved" ] || exit 3 ;;
-esac
-exec /usr/bin/env PATH="${PATH#*:}" git "$@"
-`), 0o700))
-	run := func(command, stdin string) (string, error) { return p.shell("PATH=$HOME:$PATH\n"+command, stdin) }
-	if err := tree.Drop(run, now, false); err == nil || !strings.Contains(err.Error(), "what git could not list") || !p.tree("web").IsMade() {
+	other := p.session("other")
+	run := p.withGit(`*'update-ref refs/stint/work/'*) touch "$HOME/saved" ;; *'ls-files -z --others'*) [ ! -e "$HOME/saved" ] || exit 3 ;;`)
+	if err := other.Drop(run, now, false); err == nil || !strings.Contains(err.Error(), "what git could not list") || !p.tree("other").IsMade() {
 		t.Fatal(err)
 	}
-	must(t, tree.Drop(p.run, now, false))
+	must(t, other.Drop(p.run, now, false))
 }
 
 // TestGitThatFails: a command of git that fails in the midst of others is not taken for one that finds nothing.
@@ -525,8 +519,7 @@ func TestGitThatFails(t *testing.T) {
 			tree := p.session("web")
 			p.work(tree, "echo 1 >b")
 			p.in(tree.Path, "git reset -q --hard HEAD~1; echo two >c; echo three >>a")
-			must(t, os.WriteFile(filepath.Join(p.home, "git"), []byte("#!/bin/sh\ncase \"$* \" in *' "+name+" '*) exit 3 ;; esac\nexec /usr/bin/env PATH=\"${PATH#*:}\" git \"$@\"\n"), 0o700))
-			run := func(command, stdin string) (string, error) { return p.shell("PATH=$HOME:$PATH\n"+command, stdin) }
+			run := p.withGit("*' " + name + " '*) exit 3 ;;")
 			made := p.commits(all)
 			_, err := tree.Save(run, "work", &worktree.Author{})
 			if wrong := tree.Drop(run, now, true); err == nil && wrong == nil && name != "reflog" {
