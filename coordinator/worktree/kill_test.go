@@ -23,11 +23,12 @@ type seen map[string]bool
 
 var ownNotes = regexp.MustCompile(`^(refs/heads/|dropped stint/)`)
 
-// commits returns those that git finds in that way.
+// commits returns those that git finds in that way, also beside a worktree of which a killed git has not written the commondir yet.
 func (p *place) commits(where string) seen {
 	p.t.Helper()
 	s := seen{}
-	for line := range strings.Lines(p.in(p.root, "git log --format='%H %s' "+where)) {
+	for line := range strings.Lines(p.in(p.root, "find .git/worktrees -name commondir -empty -exec mv {} {}.empty \\; 2>/dev/null; git log --format='%H %s' "+where+`
+is=$?; find .git/worktrees -name commondir.empty -execdir mv {} commondir \; 2>/dev/null; exit $is`)) {
 		if id, subject, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); !ownNotes.MatchString(subject) {
 			s[id] = true
 		}
