@@ -51,3 +51,15 @@ func TestHomeAfterCompaction(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 }
+
+// TestHomeOfAMovedTask: a session keeps the workspace of a task that a person has moved to another one.
+func TestHomeOfAMovedTask(t *testing.T) {
+	j := newJournal(t)
+	records(j, "a: status=queued; sessionKey=web; sessionId=s1; agent=codex; workspace=/one", "a: sessionKey=other; by=hand")
+	next := j.compacted(j.compact(time.Time{}))
+	for when, st := range map[string]*State{"before": j.state, "after": next.state, "twice": next.compacted(next.compact(time.Time{})).state} {
+		if got, _ := st.HomeOf(&state.Task{SessionKey: "web"}, ""); got != "/one" {
+			t.Errorf("%s: it is %q", when, got)
+		}
+	}
+}

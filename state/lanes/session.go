@@ -378,17 +378,21 @@ func (s *Queues) Sessions() []state.Session {
 	return views
 }
 
-// CarriedSessions returns the sessions that the fold knows, a line each.
+// CarriedSessions returns the sessions that the fold knows, a line each, and the workspaces of sessions where the task that has
+// named one has ended, is held or was moved to another session. Of most that wait, the merged record says either.
 func (s *Queues) CarriedSessions() []string {
 	var lines []string
 	for x := range s.allSessions {
 		if l := s.live[x.last]; l != nil && !x.seated && x.impliedBy(s.Whole(l)) && s.current(x.place) != nil {
-			continue // the merged record of that task says all, as of most that wait
+			continue
 		}
-		home := s.home(x.key)
 		lines = append(lines, state.FormatWords("key", x.key, "sessionId", x.ID, "agent", x.agent, "account", x.account, "nativeId", x.native,
-			"updatedAt", state.ExactTime(x.UpdatedAt), "lastTask", s.ID(x.last), "current", state.Flag(x.seated), "thread", state.ThreadTokens(x.counted),
-			"workspace", s.Keys.List[home.dir], "workspaceBy", s.Keys.List[home.by]))
+			"updatedAt", state.ExactTime(x.UpdatedAt), "lastTask", s.ID(x.last), "current", state.Flag(x.seated), "thread", state.ThreadTokens(x.counted)))
+	}
+	for key, h := range s.homes {
+		if l := s.live[h.n]; l == nil || s.Entries.At(h.n).Key != key || !l.namesHome(s.Whole(l)) {
+			lines = append(lines, state.FormatWords("key", s.Keys.List[key], "lastTask", s.ID(h.n), "workspace", s.Keys.List[h.dir], "workspaceBy", s.Keys.List[h.by]))
+		}
 	}
 	slices.Sort(lines)
 	return lines
@@ -405,11 +409,15 @@ func (s *Queues) SetSessions(lines []map[string]string) {
 		s.live[n].current = false
 	}
 	for _, m := range lines {
-		n := s.Number(m["lastTask"])
+		n, at := s.Number(m["lastTask"]), place{m["key"], m["agent"], m["account"]}
+		if n != 0 && m["workspace"] != "" && at.key != "" {
+			key := s.Keys.Number(at.key)
+			s.homes[key] = home{max(n, s.homes[key].n), s.Keys.Number(m["workspace"]), s.Keys.Number(m["workspaceBy"])}
+		}
 		if n == 0 || m["sessionId"] == "" {
 			continue
 		}
-		x, at := s.named(m["sessionId"]), place{m["key"], m["agent"], m["account"]}
+		x := s.named(m["sessionId"])
 		t.byID[x.ID] = x
 		s.account(at.account)
 		t.unseat(x) // it was named twice
@@ -417,10 +425,6 @@ func (s *Queues) SetSessions(lines []map[string]string) {
 		x.UpdatedAt, _ = state.ParseTime(m["updatedAt"]) // zero if it cannot be read
 		counted, _ := state.ParseThread([]byte(m["thread"]))
 		x.thread = thread{m["nativeId"], counted}
-		if m["workspace"] != "" && at.key != "" {
-			key := s.Keys.Number(at.key)
-			s.homes[key] = home{max(n, s.homes[key].n), s.Keys.Number(m["workspace"]), s.Keys.Number(m["workspaceBy"])}
-		}
 		if m["current"] != "" {
 			t.seat(x)
 		}
@@ -448,11 +452,16 @@ type home struct {
 	dir, by uint32 // in Tasks.Keys; by is ledger.ByHand: see state.Task.WorkspaceByHand
 }
 
-// noteHome notes what the last record of a task says of the workspace of its session. A task that is held counts once it is
-// released. One that an agent asked for never does: it would choose where the tasks of a person are run.
-func (s *Queues) noteHome(l *Item, t *state.Folded) {
+// namesHome reports whether the last record of a task, l, says which is the workspace of its session. A task that is held counts
+// once it is released. One that an agent asked for never does: it would choose where the tasks of a person are run.
+func (l *Item) namesHome(t *state.Folded) bool {
 	began := t.RunID != "" || l.waits()
-	if t.Workspace == "" || t.Trigger != "" || !began || t.SessionKey == "" || strings.HasPrefix(t.SessionKey, state.LanePrefixTask) {
+	return t.Workspace != "" && t.Trigger == "" && began && t.SessionKey != "" && !strings.HasPrefix(t.SessionKey, state.LanePrefixTask)
+}
+
+// noteHome notes it.
+func (s *Queues) noteHome(l *Item, t *state.Folded) {
+	if !l.namesHome(t) {
 		return
 	}
 	by := ""
