@@ -113,7 +113,7 @@ func TestMirrorCatchesUp(t *testing.T) {
 	}
 	w.settled(m)
 	stop()
-	w.submit(task.TaskSpec{Prompt: "meanwhile"})
+	w.ended(task.TaskSpec{Prompt: "meanwhile"})
 	m, stop = w.mirror()
 	w.settled(m)
 	w.same()
