@@ -127,7 +127,7 @@ func TestPartition(t *testing.T) {
 	const row = "SELECT status, answer, worker_host, attempt FROM tasks WHERE id = $1"
 
 	one, oneLife := h.worker(1, database)
-	hangs, late := add("demo:ignore-term demo:hang", ""), add("demo:sleep=1 demo:say=late", "")
+	hangs, late := add("demo:ignore-term demo:hang", ""), add("demo:sleep=4 demo:say=late", "")
 	await("running", "SELECT status FROM tasks WHERE id = $1", hangs)
 	await("running", "SELECT status FROM tasks WHERE id = $1", late)
 	h.plug(1, "down")
