@@ -160,7 +160,7 @@ func (w *pageWorld) submitByKeys(b *tab) {
 	key(kb.Enter)
 	key(kb.Tab)
 	focus("new-prompt")
-	key("demo:sleep=1 demo:say=<i>hello</i>")
+	key("demo:sleep=3 demo:say=<i>hello</i>")
 	key(kb.Tab)
 	focus("new-workspace")
 	b.eval("document.activeElement.select()")
