@@ -459,7 +459,7 @@ func (l *Item) namesHome(t *state.Folded) bool {
 	return t.Workspace != "" && t.Trigger == "" && began && t.SessionKey != "" && !strings.HasPrefix(t.SessionKey, state.LanePrefixTask)
 }
 
-// noteHome notes it.
+// noteHome makes the workspace of such a task that of its session, unless a later task has named one.
 func (s *Queues) noteHome(l *Item, t *state.Folded) {
 	if !l.namesHome(t) {
 		return
@@ -474,9 +474,6 @@ func (s *Queues) noteHome(l *Item, t *state.Folded) {
 	}
 }
 
-// home returns that of a session key; the zero one if there is none.
-func (s *Queues) home(key string) home { return s.homes[s.Keys.Numbers[key]] }
-
 // HomeOf returns the workspace of a task: its own, else that of its session, else root, which a person has configured; "": it
 // has none, and waits. by is who has named one that is not its own, as in [state.KeyWorkspaceBy].
 func (s *Queues) HomeOf(t *state.Task, root string) (dir, by string) {
@@ -486,7 +483,7 @@ func (s *Queues) HomeOf(t *state.Task, root string) (dir, by string) {
 	if t.Isolation == state.IsolationTemp { // a person's: its run names the directory, which no other task shares
 		return "/" + t.ID, ""
 	}
-	if h := s.home(t.SessionKey); h.n != 0 {
+	if h := s.homes[s.Keys.Numbers[t.SessionKey]]; h.n != 0 {
 		return s.Keys.List[h.dir], s.Keys.List[h.by]
 	}
 	return root, ledger.ByHand
